@@ -1,0 +1,206 @@
+package locco
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+)
+
+// Sentinels for [errors.Is]. The types [HeldError], [LateError], [LostError]
+// and [ValidationError] carry the details; get them with [errors.As].
+var (
+	// ErrHeld means that another holder has the key.
+	ErrHeld = errors.New("locco: held by another holder")
+
+	// ErrLate means that no answer came while the lease it could have granted
+	// was sure to run. Nobody may hold the key: it is not ErrHeld.
+	ErrLate = errors.New("locco: answer came too late")
+
+	// ErrLost means that the lock is no longer ours.
+	ErrLost = errors.New("locco: lock lost")
+
+	// ErrReleased means that the lock was released, or that there never was
+	// one (a nil [Lock]).
+	ErrReleased = errors.New("locco: lock is released")
+
+	// ErrInvalid means that an argument, an option or the set-up of the backend
+	// is wrong. Nothing was sent because of it.
+	ErrInvalid = errors.New("locco: invalid")
+
+	// ErrClosed means that the locker was closed.
+	ErrClosed = errors.New("locco: locker is closed")
+)
+
+// HeldError says that the key stayed with another holder for as long as the
+// caller was willing to try. It matches [ErrHeld].
+type HeldError struct {
+	Key      string
+	Attempts int           // looks made or shared by this call, at least 1
+	Elapsed  time.Duration // since the call began
+}
+
+func (e *HeldError) Error() string {
+	return fmt.Sprintf("locco: %q is held by another holder (attempts %d, elapsed %v)", e.Key, e.Attempts, e.Elapsed)
+}
+
+// Is reports whether target is [ErrHeld].
+func (e *HeldError) Is(target error) bool { return target == ErrHeld }
+
+// LateError says that the last look had no answer in time: it came after the
+// lease that it granted could have ended, or the call timeout passed first. It
+// matches [ErrLate] and never [ErrHeld]. What the request may have stored is
+// given back in the background.
+type LateError struct {
+	Key      string
+	Attempts int
+	Elapsed  time.Duration
+	Err      error // the driver's error; nil when an answer came, but late
+}
+
+func (e *LateError) Error() string {
+	if e.Err == nil {
+		return fmt.Sprintf("locco: the answer for %q came after its lease could have ended (elapsed %v)", e.Key, e.Elapsed)
+	}
+	return fmt.Sprintf("locco: no answer for %q within the call timeout (elapsed %v): %v", e.Key, e.Elapsed, e.Err)
+}
+
+// Is reports whether target is [ErrLate].
+func (e *LateError) Is(target error) bool { return target == ErrLate }
+
+// Unwrap returns the driver's error. It matches what the driver's error
+// matches, except [context.DeadlineExceeded] and [context.Canceled]: a timeout
+// of ours must not look like the end of the caller's context.
+func (e *LateError) Unwrap() error {
+	if e.Err == nil {
+		return nil
+	}
+	return innerTimeout{e.Err}
+}
+
+// innerTimeout hides from [errors.Is] that err is a context's error.
+type innerTimeout struct{ err error }
+
+func (e innerTimeout) Error() string { return e.err.Error() }
+
+func (e innerTimeout) Is(target error) bool {
+	return target != context.DeadlineExceeded && target != context.Canceled && errors.Is(e.err, target)
+}
+
+func (e innerTimeout) As(target any) bool { return errors.As(e.err, target) }
+
+// LostError says that a lock is no longer ours, and why. It matches [ErrLost]
+// and its cause.
+type LostError struct {
+	Key    string
+	Reason Reason
+
+	// Completed is true when the error comes from [Locker.WithLock] or one of
+	// its kin and the callback returned no error: the work was done, but
+	// possibly not alone.
+	Completed bool
+
+	// Err is the last driver error behind the loss, if there is one.
+	Err error
+}
+
+func (e *LostError) Error() string {
+	text := fmt.Sprintf("locco: lock %q lost (%s)", e.Key, e.Reason)
+	if e.Completed {
+		text += ", the callback completed"
+	}
+	if e.Err != nil {
+		text += ": " + e.Err.Error()
+	}
+	return text
+}
+
+// Is reports whether target is [ErrLost].
+func (e *LostError) Is(target error) bool { return target == ErrLost }
+
+// Unwrap returns the cause.
+func (e *LostError) Unwrap() error { return e.Err }
+
+// Reason says how a lock was lost.
+type Reason string
+
+// The reasons of a loss.
+const (
+	ReasonExtend       Reason = "extend"        // an extension found the key not ours
+	ReasonExtendFailed Reason = "extend-failed" // the lease ran out while extensions kept failing
+	ReasonLateExtend   Reason = "late-extend"   // the lease ran out while an extension waited for its answer
+	ReasonExpired      Reason = "expired"       // the lease ran out and nothing extended it
+	ReasonMaxHold      Reason = "max-hold"      // the hold deadline passed
+	ReasonRelease      Reason = "release"       // a release found the key gone or another's
+	ReasonObserved     Reason = "observed"      // a check found the key gone or another's
+)
+
+// ValidationError says what is wrong with an argument, an option or the set-up
+// of a backend. It matches [ErrInvalid].
+type ValidationError struct {
+	Field string // what is wrong, as the caller wrote it: "key", "ttl", "AutoExtend"
+	Value any    // the value that was given
+	Rule  string // what would be right
+	Err   error  // the cause, if there is one
+}
+
+func (e *ValidationError) Error() string {
+	text := fmt.Sprintf("locco: invalid %s %s: %s", e.Field, printValue(e.Value), e.Rule)
+	if e.Err != nil {
+		text += ": " + e.Err.Error()
+	}
+	return text
+}
+
+// Is reports whether target is [ErrInvalid].
+func (e *ValidationError) Is(target error) bool { return target == ErrInvalid }
+
+// Unwrap returns the cause.
+func (e *ValidationError) Unwrap() error { return e.Err }
+
+// printValue keeps the text short whatever the value is: a key of a megabyte
+// must not become a log line of one.
+func printValue(v any) string {
+	text := fmt.Sprintf("%v", v)
+	if s, ok := v.(string); ok {
+		text = fmt.Sprintf("%q", s)
+	}
+	const most = 80
+	if len(text) > most {
+		text = fmt.Sprintf("%s… (%d bytes)", text[:most], len(text))
+	}
+	return text
+}
+
+// waitError is the error of a call whose context ended. It matches the
+// context's cause and its Err, and the answer of the last look if contention
+// was what the call waited for.
+type waitError struct {
+	key   string
+	err   error // ctx.Err()
+	cause error // context.Cause(ctx)
+	held  error // *HeldError or nil
+}
+
+func newWaitError(ctx context.Context, key string, held error) error {
+	return &waitError{key: key, err: ctx.Err(), cause: context.Cause(ctx), held: held}
+}
+
+func (e *waitError) Error() string {
+	text := fmt.Sprintf("locco: waiting for %q: %v", e.key, e.cause)
+	if e.held != nil {
+		text += ": " + e.held.Error()
+	}
+	return text
+}
+
+func (e *waitError) Unwrap() []error {
+	errs := []error{e.cause}
+	if e.cause != e.err {
+		errs = append(errs, e.err)
+	}
+	if e.held != nil {
+		errs = append(errs, e.held)
+	}
+	return errs
+}

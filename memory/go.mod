@@ -1,0 +1,13 @@
+module github.com/locco-go/locco/memory
+
+go 1.26.0
+
+require (
+	github.com/locco-go/locco/contract v0.1.0
+	github.com/locco-go/locco/core v0.1.0
+)
+
+replace (
+	github.com/locco-go/locco/contract => ../contract
+	github.com/locco-go/locco/core => ../core
+)
