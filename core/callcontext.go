@@ -1,0 +1,83 @@
+package locco
+
+import (
+	"context"
+	"sync/atomic"
+	"time"
+)
+
+// callContext is the context of one backend call: the values of the caller's
+// context, a deadline of ours, and nothing of the caller's cancellation (spec
+// 2.6). It is part of its [Lock] and costs no allocation of its own as long as
+// the backend does not ask for Done; context.WithTimeout over
+// context.WithoutCancel costs six, and a timer.
+type callContext struct {
+	values   context.Context
+	deadline time.Time
+	live     atomic.Pointer[liveContext]
+}
+
+// liveContext is the real context, made when somebody asks for Done.
+type liveContext struct {
+	context.Context
+	cancel context.CancelFunc
+}
+
+var _ context.Context = (*callContext)(nil)
+
+func (c *callContext) init(values context.Context, timeout time.Duration) {
+	if values.Done() != nil {
+		// Else context.Cause would find the caller's cancellation through Value.
+		values = context.WithoutCancel(values)
+	}
+	c.values, c.deadline = values, time.Now().Add(timeout)
+}
+
+func newCallContext(values context.Context, timeout time.Duration) *callContext {
+	c := new(callContext)
+	c.init(values, timeout)
+	return c
+}
+
+// finish frees what the call held. A context that somebody still uses after the
+// call ends at its deadline.
+func (c *callContext) finish() {
+	if live := c.live.Load(); live != nil {
+		live.cancel()
+	}
+}
+
+// expired tells whether the deadline has passed.
+func (c *callContext) expired() bool { return !time.Now().Before(c.deadline) }
+
+func (c *callContext) Deadline() (time.Time, bool) { return c.deadline, true }
+
+func (c *callContext) Done() <-chan struct{} {
+	live := c.live.Load()
+	if live == nil {
+		ctx, cancel := context.WithDeadline(c.values, c.deadline)
+		live = &liveContext{ctx, cancel}
+		if !c.live.CompareAndSwap(nil, live) {
+			cancel()
+			live = c.live.Load()
+		}
+	}
+	return live.Done()
+}
+
+func (c *callContext) Err() error {
+	if live := c.live.Load(); live != nil {
+		return live.Err()
+	}
+	if c.expired() {
+		return context.DeadlineExceeded
+	}
+	return nil
+}
+
+func (c *callContext) Value(key any) any {
+	if live := c.live.Load(); live != nil {
+		return live.Value(key) // lets a child context find its parent without a goroutine
+	}
+	return c.values.Value(key)
+}

@@ -1,0 +1,124 @@
+package locco
+
+import (
+	"context"
+	"time"
+)
+
+// Handle is what another process needs to take over a lock: the result of
+// [Lock.Detach] and the argument of [Locker.Attach]. It can be stored and sent,
+// for example as JSON. Its Token is the right to the key: keep it secret.
+type Handle struct {
+	Key          string    `json:"key"` // with the prefix
+	Token        string    `json:"token"`
+	Fence        int64     `json:"fence,omitzero"`
+	HoldDeadline time.Time `json:"holdDeadline,omitzero"` // wall clock; zero: none
+}
+
+// Detach ends the hold here without freeing the key, so that another process can
+// take it over with [Locker.Attach] before its lease ends. From then on the lock
+// is released to this process: bound contexts end with [ErrReleased] and nothing
+// extends it. The error matches [ErrLost] or [ErrReleased] when it is not held.
+func (l *Lock) Detach() (Handle, error) {
+	if l == nil {
+		return Handle{}, ErrReleased
+	}
+	deadline := l.HoldDeadline()
+	now := l.e.now()
+	var end signals
+	l.mu.Lock()
+	err := l.errNow()
+	ok, lost := l.lease.detach(now)
+	switch {
+	case lost:
+		end = l.loseNow(now)
+		err = l.lostErr
+	case ok:
+		l.note(Event{
+			Kind: EventReleased, Key: l.key, TTL: l.lease.ttl,
+			Held: l.lease.heldFor(now), Outcome: OutcomeDetached,
+		})
+		end = signals{lock: l, err: ErrReleased, bound: l.bound}
+		l.bound = nil
+	}
+	l.e.keeper.reset(l, now)
+	l.mu.Unlock()
+	end.fire()
+	l.deliver()
+	if err != nil {
+		return Handle{}, err
+	}
+	return Handle{Key: l.key, Token: l.token, Fence: l.fence, HoldDeadline: deadline}, nil
+}
+
+// Attach takes over a detached lock by an extension: its lease is ttl from now.
+// A hold deadline in h goes on to count, by the wall clocks of both machines;
+// [AutoExtend] can bring it forward, not put it off.
+//
+// The error matches [ErrLost] when the key is no longer that of h or the hold
+// deadline has passed; for the rest see [Locker.Acquire]. After a driver's error
+// Attach may be called again while the lease lasts.
+func (lr *Locker) Attach(ctx context.Context, h Handle, ttl time.Duration, opts ...HoldOption) (*Lock, error) {
+	if err := checkContext(ctx); err != nil {
+		return nil, err
+	}
+	s, err := lr.merge(ttl, callOptions(opts))
+	if err != nil {
+		return nil, err
+	}
+	if err := checkKey(h.Key); err != nil {
+		return nil, err
+	}
+	if err := checkToken(h.Token); err != nil {
+		return nil, err
+	}
+	if h.Fence < 0 || h.Fence > maxFence {
+		return nil, &ValidationError{Field: "fence", Value: h.Fence, Rule: "must be 0 to 2^53-1"}
+	}
+	e := lr.e
+	if e.closed.Load() {
+		return nil, ErrClosed
+	}
+	if ctx.Err() != nil {
+		return nil, newWaitError(ctx, h.Key, nil)
+	}
+	ask, limit := ttl, time.Duration(0)
+	if !h.HoldDeadline.IsZero() {
+		limit = time.Until(h.HoldDeadline)
+		if limit < minDuration {
+			return nil, &LostError{Key: h.Key, Reason: ReasonMaxHold}
+		}
+		ask = min(ttl, limit)
+	}
+	l := &Lock{e: e, settings: s, key: h.Key, token: h.Token, askTTL: ttl, fence: h.Fence, attempts: 1, index: -1}
+	var sent time.Duration
+	ours := false
+	err = e.await(ctx, h.Key, func() (err error) {
+		call := newCallContext(ctx, e.callLimit(ask))
+		defer call.finish()
+		sent = e.now()
+		ours, err = e.backend.Extend(call, e.leaseFor(l, ask))
+		return callError(call, h.Key, err)
+	})
+	if err != nil {
+		return nil, err
+	}
+	now := e.now()
+	l.lease = newLease(sent, now, ttl, s)
+	l.lease.limit(ask, limit)
+	switch {
+	case !ours:
+		return nil, &LostError{Key: h.Key, Reason: ReasonExtend}
+	case now >= l.lease.end:
+		return nil, &LostError{Key: h.Key, Reason: ReasonLateExtend}
+	}
+	e.enterOwner(l)
+	if e.hook != nil {
+		e.emit(Event{Kind: EventAcquired, Key: l.key, TTL: ttl, Attempts: 1, Fence: l.fence})
+	}
+	if !e.keeper.add(l, now) {
+		e.vacate(l, 0)
+		return nil, ErrClosed
+	}
+	return l, nil
+}

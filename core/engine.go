@@ -1,0 +1,239 @@
+package locco
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"hash/maphash"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// shardCount spreads the keys over so many mutexes. A power of two.
+const shardCount = 64
+
+// engine is what all views of a locker ([Locker.With]) share.
+type engine struct {
+	backend Backend
+	able    abilities
+
+	prefix      string
+	fencing     bool
+	hook        func(Event)
+	tokenFunc   func() string // nil: crypto/rand
+	clock       func() time.Duration
+	clockOrigin time.Duration
+	callTimeout time.Duration
+	handoverMax int
+
+	seed   maphash.Seed
+	shards [shardCount]shard
+	keeper keeper
+
+	closed     atomic.Bool
+	background tally // attempts and give-backs that nobody waits for
+	callbacks  tally // of WithLock and its kin
+}
+
+// abilities is what New found out about the backend. An ability that answers
+// [errors.ErrUnsupported] is switched off for good.
+type abilities struct {
+	immediate    bool
+	retryer      Retryer
+	watcher      ability[Watcher]
+	transferrer  ability[Transferrer]
+	manyAcquirer ability[ManyAcquirer]
+	manyExtender ability[ManyExtender]
+}
+
+// ability is an optional interface of the backend that may turn out not to work.
+type ability[T any] struct {
+	impl T
+	on   atomic.Bool
+}
+
+func findAbility[T any](a *ability[T], backend Backend) {
+	if impl, ok := backend.(T); ok {
+		a.impl = impl
+		a.on.Store(true)
+	}
+}
+
+// unsupported reports whether err says that the ability is missing, and then
+// turns it off. The first one to see it reports a notice.
+func (a *ability[T]) unsupported(e *engine, err error) bool {
+	if !errors.Is(err, errors.ErrUnsupported) {
+		return false
+	}
+	if a.on.CompareAndSwap(true, false) {
+		e.emit(Event{Kind: EventNotice, Err: err})
+	}
+	return true
+}
+
+func newEngine(backend Backend, c *config) *engine {
+	e := &engine{
+		backend:     backend,
+		prefix:      c.prefix,
+		fencing:     c.fencing,
+		hook:        c.hook,
+		tokenFunc:   c.tokenFunc,
+		clock:       c.clock,
+		callTimeout: c.callTimeout,
+		handoverMax: c.handoverMax,
+		seed:        maphash.MakeSeed(),
+	}
+	if e.clock == nil {
+		e.clock = newHolderClock().now
+	}
+	e.clockOrigin = e.clock() - time.Hour // every reading is positive: 0 means none
+	e.keeper.e = e
+	if b, ok := backend.(Immediate); ok {
+		e.able.immediate = b.Immediate()
+	}
+	e.able.retryer, _ = backend.(Retryer)
+	findAbility(&e.able.watcher, backend)
+	findAbility(&e.able.transferrer, backend)
+	findAbility(&e.able.manyAcquirer, backend)
+	findAbility(&e.able.manyExtender, backend)
+	return e
+}
+
+// now reads the holder's clock.
+func (e *engine) now() time.Duration { return e.clock() - e.clockOrigin }
+
+// reliable tells whether no wake-up of the backend can be lost.
+func (e *engine) reliable() bool { return e.able.immediate && e.able.watcher.on.Load() }
+
+// newToken draws the name of a grant (spec 1.2).
+func (e *engine) newToken() (string, error) {
+	if e.tokenFunc != nil {
+		token := e.tokenFunc()
+		return token, checkToken(token)
+	}
+	var raw [16]byte
+	_, _ = rand.Read(raw[:]) // never fails; see its documentation
+	var text [32]byte
+	hex.Encode(text[:], raw[:])
+	return string(text[:]), nil
+}
+
+// emit calls the hook for an event that belongs to no lock.
+func (e *engine) emit(ev Event) {
+	if e.hook == nil {
+		return
+	}
+	defer func() { _ = recover() }() // a hook must not break what it watches
+	e.hook(ev)
+}
+
+// goBackground runs f on a goroutine that Close waits for.
+func (e *engine) goBackground(f func()) {
+	e.background.add()
+	go func() {
+		defer e.background.done()
+		f()
+	}()
+}
+
+// inline tells whether a call of the backend may run on the caller's goroutine
+// although ctx may end before it (spec 2.6).
+func (e *engine) inline(ctx context.Context, first bool) bool {
+	if ctx.Done() == nil || e.able.immediate {
+		return true
+	}
+	if !first {
+		return false
+	}
+	deadline, ok := ctx.Deadline()
+	return !ok || time.Until(deadline) >= e.callTimeout
+}
+
+// await runs f so that the caller gets its error as soon as ctx ends; f then
+// goes on without it.
+func (e *engine) await(ctx context.Context, key string, f func() error) error {
+	if e.inline(ctx, false) {
+		return f()
+	}
+	done := make(chan error, 1)
+	e.goBackground(func() { done <- f() })
+	select {
+	case err := <-done:
+		return err
+	case <-ctx.Done():
+		return newWaitError(ctx, key, nil)
+	}
+}
+
+// callLimit is the time that a call for a lease of ttl may take.
+func (e *engine) callLimit(ttl time.Duration) time.Duration { return min(e.callTimeout, ttl) }
+
+// callError names a timeout of ours as ours: the driver saw only a context that
+// ended (spec 2.6, 7.2).
+func callError(call *callContext, key string, err error) error {
+	if err == nil || !call.expired() {
+		return err
+	}
+	return &LateError{Key: key, Attempts: 1, Err: err}
+}
+
+// release asks the backend to free key, once.
+func (e *engine) release(values context.Context, key, token string) (bool, error) {
+	call := newCallContext(values, e.callTimeout)
+	defer call.finish()
+	ours, err := e.backend.Release(call, key, token)
+	return ours, callError(call, key, err)
+}
+
+// giveBack undoes a grant that nobody wants, or that may never have been one.
+// It is done once; if that fails the key stays until its lease ends.
+func (e *engine) giveBack(values context.Context, l *Lock) {
+	_, err := e.release(values, l.key, l.token)
+	e.emit(Event{Kind: EventGivenBack, Key: l.key, TTL: l.askTTL, Err: err})
+	e.wakeRoom(l.key)
+}
+
+// tally counts what is under way, and lets somebody wait for it to end.
+type tally struct {
+	mu   sync.Mutex
+	n    int
+	zero chan struct{} // closed when n gets to 0; made by wait
+}
+
+func (t *tally) add() {
+	t.mu.Lock()
+	t.n++
+	t.mu.Unlock()
+}
+
+func (t *tally) done() {
+	t.mu.Lock()
+	if t.n--; t.n == 0 && t.zero != nil {
+		close(t.zero)
+		t.zero = nil
+	}
+	t.mu.Unlock()
+}
+
+// wait returns when nothing is under way, or with the error of ctx.
+func (t *tally) wait(ctx context.Context) error {
+	for {
+		t.mu.Lock()
+		if t.n == 0 {
+			t.mu.Unlock()
+			return nil
+		}
+		if t.zero == nil {
+			t.zero = make(chan struct{})
+		}
+		zero := t.zero
+		t.mu.Unlock()
+		select {
+		case <-zero:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}

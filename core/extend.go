@@ -1,0 +1,107 @@
+package locco
+
+import (
+	"context"
+	"errors"
+	"time"
+)
+
+var (
+	errPanicked  = errors.New("locco: the backend panicked")
+	errNoVerdict = errors.New("locco: the backend gave no verdict for this key")
+)
+
+// Extend asks for a new lease of ttl from now, at least 1 ms, clamped so that it
+// does not pass the hold deadline. With auto-extension, later extensions ask
+// for ttl too.
+//
+// The error matches [ErrLost] when the key was not ours or the hold deadline has
+// passed, [ErrReleased] after Release was called, and [ErrInvalid] for a bad
+// ttl; else it is the driver's, and the lock stays held until its lease runs
+// out. When ctx ends first the call returns its error; the answer is still taken
+// in.
+func (l *Lock) Extend(ctx context.Context, ttl time.Duration) error {
+	if err := checkContext(ctx); err != nil {
+		return err
+	}
+	if err := checkTTL(ttl); err != nil {
+		return err
+	}
+	if l == nil {
+		return ErrReleased
+	}
+	if ctx.Err() != nil {
+		return newWaitError(ctx, l.key, nil)
+	}
+	x, err := l.startExtend(ctx, ttl)
+	if x.lock == nil {
+		return err
+	}
+	return l.e.await(ctx, l.key, func() error { return l.e.extendOne(ctx, x) })
+}
+
+// startExtend reserves the next extension, after the one under way: the server
+// might see two requests in another order than they were made. A zero extension
+// means that there is nothing to send, and err is the result.
+func (l *Lock) startExtend(ctx context.Context, ttl time.Duration) (extension, error) {
+	l.mu.Lock()
+	for l.lease.extending {
+		if l.extendWait == nil {
+			l.extendWait = make(chan struct{})
+		}
+		answered := l.extendWait
+		l.mu.Unlock()
+		select {
+		case <-answered:
+		case <-ctx.Done():
+			return extension{}, newWaitError(ctx, l.key, nil)
+		}
+		l.mu.Lock()
+	}
+	now := l.e.now()
+	ask, step, lost := l.lease.extendStart(now, ttl)
+	var end signals
+	if lost {
+		end = l.loseNow(now)
+	}
+	l.e.keeper.reset(l, now)
+	err := l.errNow()
+	l.mu.Unlock()
+	end.fire()
+	l.deliver()
+	if step == extendSend {
+		return extension{l, ask}, nil
+	}
+	return extension{}, err
+}
+
+// extended takes in the answer to an extension. deliver is to follow.
+func (l *Lock) extended(sent, ask time.Duration, ours bool, err error) error {
+	now := l.e.now()
+	var end signals
+	l.mu.Lock()
+	extended, lost := l.lease.extendDone(now, sent, ask, ours, err)
+	switch {
+	case lost:
+		end = l.loseNow(now)
+	case extended:
+		l.note(Event{
+			Kind: EventExtended, Key: l.key, TTL: l.lease.ttl,
+			Held: l.lease.heldFor(now), Left: l.lease.remaining(now),
+		})
+	case l.lease.phase == phaseHeld:
+		l.note(Event{Kind: EventExtendFailed, Key: l.key, TTL: l.lease.ttl, Held: l.lease.heldFor(now), Err: err})
+	}
+	if l.extendWait != nil {
+		close(l.extendWait)
+		l.extendWait = nil
+	}
+	l.e.keeper.reset(l, now)
+	result := l.errNow()
+	l.mu.Unlock()
+	end.fire()
+	if result == nil && !extended {
+		result = err
+	}
+	return result
+}

@@ -1,0 +1,216 @@
+package locco
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"time"
+)
+
+// LockSet is the locks of one AcquireMany, sorted by key. Its methods are safe
+// for concurrent use. On a nil LockSet they do what those of a nil [Lock] do.
+type LockSet struct {
+	locks []*Lock
+
+	mu       sync.Mutex // guards the rest
+	first    *LostError // the first loss that was seen
+	lostChan chan struct{}
+}
+
+// Locks returns the locks, sorted by key, one for each distinct key.
+func (s *LockSet) Locks() []*Lock {
+	if s == nil {
+		return nil
+	}
+	return slices.Clone(s.locks)
+}
+
+// Get returns the lock of key, as it was given to AcquireMany; nil if the set
+// has none.
+func (s *LockSet) Get(key string) *Lock {
+	if s == nil {
+		return nil
+	}
+	for _, l := range s.locks {
+		if l.key == l.e.prefix+key {
+			return l
+		}
+	}
+	return nil
+}
+
+// Err returns nil while every lock is held, the [*LostError] of the first lock
+// that was lost, and [ErrReleased] when one was released and none was lost.
+func (s *LockSet) Err() error {
+	if s == nil {
+		return ErrReleased
+	}
+	var released error
+	for _, l := range s.locks {
+		switch err := l.Err(); {
+		case errors.Is(err, ErrLost):
+			s.noteLoss(l)
+		case err != nil:
+			released = err
+		}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.first != nil {
+		return s.first
+	}
+	return released
+}
+
+// noteLoss keeps the first loss and closes the channel of Lost.
+func (s *LockSet) noteLoss(l *Lock) {
+	lost := l.lost()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.first != nil {
+		return
+	}
+	s.first = lost
+	if s.lostChan != nil {
+		close(s.lostChan)
+	}
+}
+
+// Lost returns a channel that is closed when any of the locks is lost.
+func (s *LockSet) Lost() <-chan struct{} {
+	if s == nil {
+		return (*Lock)(nil).Lost()
+	}
+	s.mu.Lock()
+	lost, made := s.lostChan, s.lostChan != nil
+	if !made {
+		lost = make(chan struct{})
+		s.lostChan = lost
+		if s.first != nil {
+			close(lost)
+		}
+	}
+	s.mu.Unlock()
+	if !made {
+		for _, l := range s.locks {
+			l.whenLost(func() { s.noteLoss(l) })
+		}
+	}
+	return lost
+}
+
+// Bind returns a context that ends with ctx, with the first loss of any of the
+// locks, and when any of them is released; see [Lock.Bind].
+func (s *LockSet) Bind(ctx context.Context) context.Context {
+	if err := checkContext(ctx); err != nil {
+		return endedContext(context.Background(), err)
+	}
+	if s == nil {
+		return endedContext(ctx, ErrReleased)
+	}
+	bound, _ := bindAll(ctx, s.locks)
+	return bound
+}
+
+// bindAll returns a context that ends with ctx, with the first end of one of the
+// locks, and by cancel.
+func bindAll(ctx context.Context, locks []*Lock) (bound context.Context, cancel context.CancelCauseFunc) {
+	bound, cancel = context.WithCancelCause(ctx)
+	removes := make([]func(), len(locks))
+	for i, l := range locks {
+		removes[i] = l.onEnd(cancel)
+	}
+	context.AfterFunc(bound, func() { // leaves nothing behind in the others
+		for _, remove := range removes {
+			remove()
+		}
+	})
+	return bound, cancel
+}
+
+// Extend is [Lock.Extend] for every lock of the set, in as few exchanges as the
+// backend can. It tries every key and joins the errors.
+func (s *LockSet) Extend(ctx context.Context, ttl time.Duration) error {
+	if err := checkContext(ctx); err != nil {
+		return err
+	}
+	if err := checkTTL(ttl); err != nil {
+		return err
+	}
+	if s == nil {
+		return ErrReleased
+	}
+	if ctx.Err() != nil {
+		return newWaitError(ctx, s.locks[0].key, nil)
+	}
+	return s.locks[0].e.extendAll(ctx, s.locks, ttl)
+}
+
+// extendAll extends locks together and joins the errors.
+func (e *engine) extendAll(ctx context.Context, locks []*Lock, ttl time.Duration) error {
+	var errs []error
+	var extensions []extension
+	for _, l := range locks {
+		x, err := l.startExtend(ctx, ttl)
+		switch {
+		case x.lock != nil:
+			extensions = append(extensions, x)
+		case err != nil:
+			errs = append(errs, nameKey(l.key, err))
+		}
+	}
+	if len(extensions) > 0 {
+		errs = append(errs, e.await(ctx, locks[0].key, func() error {
+			return errors.Join(e.extendNow(ctx, extensions)...)
+		}))
+	}
+	return errors.Join(errs...)
+}
+
+// Release is [Lock.Release] for every lock of the set, several at a time. It
+// tries every key and joins the errors.
+func (s *LockSet) Release(ctx context.Context) error {
+	if err := checkContext(ctx); err != nil {
+		return err
+	}
+	if s == nil {
+		return nil
+	}
+	return releaseAll(ctx, s.locks)
+}
+
+func releaseAll(ctx context.Context, locks []*Lock) error {
+	errs := make([]error, len(locks))
+	eachAtOnce(locks, func(i int, l *Lock) { errs[i] = nameKey(l.key, l.Release(ctx)) })
+	return errors.Join(errs...)
+}
+
+// eachAtOnce calls f for every lock, several at a time where f may block.
+func eachAtOnce(locks []*Lock, f func(i int, l *Lock)) {
+	if len(locks) < 2 || locks[0].e.able.immediate {
+		for i, l := range locks {
+			f(i, l)
+		}
+		return
+	}
+	slots := make(chan struct{}, atOnce)
+	var group sync.WaitGroup
+	for i, l := range locks {
+		slots <- struct{}{}
+		group.Go(func() {
+			defer func() { <-slots }()
+			f(i, l)
+		})
+	}
+	group.Wait()
+}
+
+// lost returns the first loss, or nil.
+func (s *LockSet) lost() *LostError {
+	var lost *LostError
+	if errors.As(s.Err(), &lost) {
+		return lost
+	}
+	return nil
+}
