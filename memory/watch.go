@@ -1,0 +1,128 @@
+package memory
+
+import (
+	"context"
+	"time"
+)
+
+// Watch implements [locco.Watcher]. The watchers of a key are a queue in the
+// order of arrival, and only its first is woken: when the key becomes free by a
+// release, by [Backend.Clear], or because an operation came across its ended
+// lease; and when the key's new lease ends before one that a refusal told of
+// ([locco.Lease.WantLeft]), because the waiter that was told would sleep past
+// it. That is so for a hand-over by [Backend.Transfer], too.
+//
+// No wake-up is lost as long as a watcher that was woken looks at the key or
+// calls stop, and one that was refused looks again when the lease it was told of
+// has ended. If another holder overtakes the one that was woken, it stays the
+// first and is woken again. When the first calls stop and the key is free, or
+// held for less long than was told, the next is woken, whether or not a wake-up
+// was left in the first one's channel.
+//
+// Watch wakes nobody, also when the key is free at that time: the caller looks
+// once more after Watch has returned. The watch costs memory until stop is
+// called; stop may be called more than once and from any goroutine.
+func (b *Backend) Watch(ctx context.Context, key string) (wake <-chan struct{}, stop func(), err error) {
+	if err := ctx.Err(); err != nil {
+		return nil, nil, err
+	}
+	w := &watcher{key: key, wake: make(chan struct{}, 1)}
+	s := b.shardOf(key)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	q := s.queueOf(key)
+	if q == nil {
+		q = &queue{}
+		s.queues.set(key, q)
+	}
+	q.push(w)
+	return w.wake, func() { b.unwatch(w) }, nil
+}
+
+// unwatch takes w off its queue and sees to it that the next one knows what it
+// needs to know: not the wake-up of w is passed on but its reason, if that still
+// holds.
+func (b *Backend) unwatch(w *watcher) {
+	s := b.shardOf(w.key)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	q := w.queue
+	if q == nil {
+		return // stopped before
+	}
+	now := b.clock()
+	defer b.sweep(s, now)
+	first := q.head == w
+	q.remove(w)
+	if q.head == nil {
+		s.queues.remove(w.key)
+		return
+	}
+	if !first {
+		return
+	}
+	at := s.leases.find(w.key)
+	if at < 0 || s.leases.list[at].ended(now) || s.leases.list[at].ends < q.told {
+		q.head.signal()
+	}
+}
+
+// queueOf returns the watchers of key, nil if there are none. An unwatched
+// shard answers without hashing the key.
+func (s *shard) queueOf(key string) *queue {
+	if len(s.queues.entries) == 0 {
+		return nil
+	}
+	return s.queues.entries[key]
+}
+
+// queue has the watchers of one key in the order of their arrival. It is in the
+// shard's table only while it has one.
+type queue struct {
+	head, tail *watcher
+
+	// told is the latest end of a lease that a refusal told of while the key
+	// was watched. Nobody who waits for the end of a lease sleeps longer. A
+	// lease that ends later needs no word: the sleeper will look before that.
+	told time.Duration
+}
+
+func (q *queue) push(w *watcher) {
+	w.queue, w.prev = q, q.tail
+	if q.tail == nil {
+		q.head = w
+	} else {
+		q.tail.next = w
+	}
+	q.tail = w
+}
+
+func (q *queue) remove(w *watcher) {
+	if w.prev == nil {
+		q.head = w.next
+	} else {
+		w.prev.next = w.next
+	}
+	if w.next == nil {
+		q.tail = w.prev
+	} else {
+		w.next.prev = w.prev
+	}
+	w.queue, w.prev, w.next = nil, nil, nil
+}
+
+// watcher is one watch. Its links are guarded by the shard's mutex.
+type watcher struct {
+	key        string
+	wake       chan struct{} // room for one
+	queue      *queue        // nil once stopped
+	prev, next *watcher
+}
+
+// signal wakes w. A wake-up that is still in the channel serves for both.
+func (w *watcher) signal() {
+	select {
+	case w.wake <- struct{}{}:
+	default:
+	}
+}
