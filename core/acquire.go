@@ -6,16 +6,16 @@ import (
 	"time"
 )
 
-// acquire takes the key of l within its retry budget, which began at began.
-// unanswered is how many attempts may have stored its token already. The common
+// acquire takes the key of l, from now on, within its retry budget, which began
+// at began. unanswered is how many attempts may have stored its token already. The common
 // case, a key that nobody of this locker wants, needs no waiter.
-func (e *engine) acquire(ctx context.Context, l *Lock, began time.Time, unanswered int) error {
+func (e *engine) acquire(ctx context.Context, l *Lock, now, began time.Time, unanswered int) error {
 	sh := e.shard(l.key)
 	sh.mu.Lock()
 	r, fresh := sh.enter(l.key)
 	if !fresh {
 		w := e.newWaiter(ctx, l, sh, began, unanswered)
-		w.point = began // its first look: made or answered by those who are there
+		w.point = now // its first look: made or answered by those who are there
 		r.push(w, false)
 		sh.mu.Unlock()
 		return w.wait()
@@ -31,13 +31,13 @@ func (e *engine) acquire(ctx context.Context, l *Lock, began time.Time, unanswer
 	}
 	sh.mu.Unlock()
 
-	a := e.firstLook(ctx, l, sh, r, unanswered > 0)
+	a := e.firstLook(ctx, l, sh, r, now, unanswered > 0)
 	sh.mu.Lock()
 	if a.verdict == lookGranted {
 		r.looker = nil
 		r.took(l)
 		sh.mu.Unlock()
-		return e.accept(ctx, l, a, 0, 1, false)
+		return e.accept(ctx, l, a, a.answered, 0, 1, false)
 	}
 	w := e.newWaiter(ctx, l, sh, began, unanswered)
 	r.push(w, true)
@@ -55,7 +55,7 @@ func (w *waiter) takeFirst() {
 }
 
 // firstLook is look; a panic of the backend leaves the room usable.
-func (e *engine) firstLook(ctx context.Context, l *Lock, sh *shard, r *room, again bool) (a answer) {
+func (e *engine) firstLook(ctx context.Context, l *Lock, sh *shard, r *room, now time.Time, again bool) (a answer) {
 	done := false
 	defer func() {
 		if !done {
@@ -66,15 +66,14 @@ func (e *engine) firstLook(ctx context.Context, l *Lock, sh *shard, r *room, aga
 			sh.mu.Unlock()
 		}
 	}()
-	a = e.look(ctx, l, &l.acquireCall, again, l.settings.retry.Retries != 0)
+	a = e.look(ctx, l, &l.acquireCall, now, again, l.settings.retry.Retries != 0)
 	done = true
 	return a
 }
 
-// accept makes a lock of a grant, unless the context ended first, the locker was
+// accept makes a lock of a grant at now, unless the context ended first, the locker was
 // closed, or the lease ran out before the caller's goroutine ran.
-func (e *engine) accept(ctx context.Context, l *Lock, a answer, waited time.Duration, attempts int, reset bool) error {
-	now := e.now()
+func (e *engine) accept(ctx context.Context, l *Lock, a answer, now, waited time.Duration, attempts int, reset bool) error {
 	l.fence, l.waited, l.attempts = a.grant.Fence, waited, attempts
 	l.lease = newLease(a.sent, a.answered, l.askTTL, l.settings)
 	if reset { // an unanswered look may still set the lease anew, to no more than this
@@ -121,7 +120,7 @@ func (e *engine) tryAcquire(ctx context.Context, l *Lock, began time.Time) error
 		return e.tryFailed(l, began, answer{verdict: lookHeld})
 	}
 	a, answered := attend(ctx, e,
-		func() answer { return e.look(ctx, l, &l.acquireCall, false, false) },
+		func() answer { return e.look(ctx, l, &l.acquireCall, began, false, false) },
 		func(a answer) {
 			if a.verdict == lookGranted || a.perhapsStored() {
 				e.giveBack(ctx, l)
@@ -130,7 +129,7 @@ func (e *engine) tryAcquire(ctx context.Context, l *Lock, began time.Time) error
 	switch {
 	case answered && a.verdict == lookGranted:
 		e.enterOwner(l)
-		return e.accept(ctx, l, a, 0, 1, false)
+		return e.accept(ctx, l, a, a.answered, 0, 1, false)
 	case answered && a.perhapsStored():
 		e.goBackground(func() { e.giveBack(ctx, l) })
 	}

@@ -112,7 +112,7 @@ func (e *engine) acquireTogether(ctx context.Context, locks []*Lock) (granted bo
 		for i, l := range locks {
 			a := m.answer
 			a.grant = m.grants[i]
-			if err := e.accept(ctx, l, a, 0, 1, false); err != nil {
+			if err := e.accept(ctx, l, a, e.now(), 0, 1, false); err != nil {
 				e.dropAll(ctx, locks[:i])
 				for _, l := range locks[i+1:] {
 					e.goBackground(func() { e.passOn(ctx, l) })
@@ -143,9 +143,10 @@ func (e *engine) lookMany(ctx context.Context, locks []*Lock) (m manyAnswer) {
 	for i, l := range locks {
 		leases[i] = e.leaseFor(l, l.askTTL)
 	}
-	call := newCallContext(ctx, e.callLimit(locks[0].askTTL))
+	now := time.Now()
+	call := newCallContext(ctx, now, e.callLimit(locks[0].askTTL))
 	defer call.finish()
-	m.sent = e.now()
+	m.sent = e.at(now)
 	m.grants, m.refused, m.err = e.able.manyAcquirer.impl.AcquireMany(call, leases)
 	if errors.Is(m.err, errors.ErrUnsupported) {
 		m.verdict = lookInvalid
@@ -195,7 +196,7 @@ func (e *engine) acquireInTurn(ctx context.Context, locks []*Lock, began time.Ti
 		if timeout := l.settings.retry.Timeout; i > 0 && timeout > 0 && time.Since(began) >= timeout {
 			err = &LateError{Key: l.key, Attempts: 1, Elapsed: time.Since(began), Err: errBudget}
 		} else {
-			err = e.acquire(waiting, l, began, unanswered)
+			err = e.acquire(waiting, l, time.Now(), began, unanswered)
 		}
 		stop(nil)
 		if err != nil {

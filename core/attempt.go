@@ -42,14 +42,14 @@ func (e *engine) leaseFor(l *Lock, ttl time.Duration) Lease {
 	return Lease{Key: l.key, Token: l.token, TTL: wholeMillis(ttl + l.settings.lockDelay), Fenced: e.fencing}
 }
 
-// look makes one attempt to take l.key. It is the only place that calls
+// look makes one attempt, at now, to take l.key. It is the only place that calls
 // Backend.Acquire.
-func (e *engine) look(values context.Context, l *Lock, call *callContext, again, wantLeft bool) answer {
+func (e *engine) look(values context.Context, l *Lock, call *callContext, now time.Time, again, wantLeft bool) answer {
 	lease := e.leaseFor(l, l.askTTL)
 	lease.Again, lease.WantLeft = again, wantLeft
-	call.init(values, e.callLimit(l.askTTL))
+	call.init(values, now, e.callLimit(l.askTTL))
 	defer call.finish()
-	a := answer{sent: e.now()}
+	a := answer{sent: e.at(now)}
 	a.grant, a.err = e.backend.Acquire(call, lease)
 	e.judge(&a, l, call)
 	return a
@@ -77,9 +77,10 @@ func (e *engine) judge(a *answer, l *Lock, call *callContext) {
 
 // transfer asks the backend to hand the key from token from to l.
 func (e *engine) transfer(values context.Context, from string, l *Lock) answer {
-	call := newCallContext(values, e.callLimit(l.askTTL))
+	now := time.Now()
+	call := newCallContext(values, now, e.callLimit(l.askTTL))
 	defer call.finish()
-	a := answer{sent: e.now()}
+	a := answer{sent: e.at(now)}
 	a.grant, a.err = e.able.transferrer.impl.Transfer(call, from, e.leaseFor(l, l.askTTL))
 	if e.able.transferrer.unsupported(e, a.err) {
 		a.verdict = lookInvalid

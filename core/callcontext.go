@@ -25,17 +25,17 @@ type liveContext struct {
 
 var _ context.Context = (*callContext)(nil)
 
-func (c *callContext) init(values context.Context, timeout time.Duration) {
+func (c *callContext) init(values context.Context, now time.Time, timeout time.Duration) {
 	if values.Done() != nil {
 		// Else context.Cause would find the caller's cancellation through Value.
 		values = context.WithoutCancel(values)
 	}
-	c.values, c.deadline = values, time.Now().Add(timeout)
+	c.values, c.deadline = values, now.Add(timeout)
 }
 
-func newCallContext(values context.Context, timeout time.Duration) *callContext {
+func newCallContext(values context.Context, now time.Time, timeout time.Duration) *callContext {
 	c := new(callContext)
-	c.init(values, timeout)
+	c.init(values, now, timeout)
 	return c
 }
 

@@ -137,18 +137,26 @@ func (s settings) with(opts []CallOption) settings {
 
 // validate checks what can be said without a TTL, and with one if ttl is not 0.
 func (s *settings) validate(ttl time.Duration) error {
-	s.check(s.every == 0 || s.autoExtend, "ExtendEvery", s.every, "needs AutoExtend")
-	if ttl == 0 || s.err != nil {
+	invalid := func(field string, value time.Duration, rule string) error {
+		return &ValidationError{Field: field, Value: value, Rule: rule}
+	}
+	switch {
+	case s.err != nil:
 		return s.err
+	case s.every != 0 && !s.autoExtend:
+		return invalid("ExtendEvery", s.every, "needs AutoExtend")
+	case ttl == 0:
+		return nil
+	case s.autoExtend && s.maxHold < ttl:
+		return invalid("AutoExtend", s.maxHold, "the hold limit must be at least the ttl")
+	case s.every > ttl/2:
+		return invalid("ExtendEvery", s.every, "must be at most half the ttl")
+	case s.autoExtend && s.atLeast > s.maxHold:
+		return invalid("HoldAtLeast", s.atLeast, "must be at most the hold limit of AutoExtend")
+	case !s.autoExtend && s.atLeast > ttl:
+		return invalid("HoldAtLeast", s.atLeast, "must be at most the ttl")
 	}
-	s.check(!s.autoExtend || s.maxHold >= ttl, "AutoExtend", s.maxHold, "the hold limit must be at least the ttl")
-	s.check(s.every <= ttl/2, "ExtendEvery", s.every, "must be at most half the ttl")
-	if s.autoExtend {
-		s.check(s.atLeast <= s.maxHold, "HoldAtLeast", s.atLeast, "must be at most the hold limit of AutoExtend")
-	} else {
-		s.check(s.atLeast <= ttl, "HoldAtLeast", s.atLeast, "must be at most the ttl")
-	}
-	return s.err
+	return nil
 }
 
 func (s *settings) check(ok bool, field string, value any, rule string) {

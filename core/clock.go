@@ -14,7 +14,9 @@ const pauseNoise = 20 * time.Millisecond
 // that only the wall clock saw. CLOCK_MONOTONIC stands still while a machine is
 // suspended or a virtual machine paused; the backend's clock does not.
 type holderClock struct {
-	read func() (mono, wall time.Duration)
+	read     func() (mono, wall time.Duration)
+	base     time.Time
+	wallBase int64 // base in Unix nanoseconds
 
 	ahead  atomic.Int64 // wall minus monotonic when last settled
 	paused atomic.Int64 // sum of all pauses
@@ -24,16 +26,23 @@ type holderClock struct {
 
 func newHolderClock() *holderClock {
 	base := time.Now()
-	wallBase := base.Round(0)
-	return &holderClock{read: func() (mono, wall time.Duration) {
-		now := time.Now()
-		return now.Sub(base), now.Round(0).Sub(wallBase)
-	}}
+	c := &holderClock{base: base, wallBase: base.UnixNano()}
+	c.read = func() (mono, wall time.Duration) { return c.split(time.Now()) }
+	return c
 }
 
-// now is safe for concurrent use and costs two clock reads of the vDSO.
-func (c *holderClock) now() time.Duration {
-	mono, wall := c.read()
+// split returns both readings of t, each since the base.
+func (c *holderClock) split(t time.Time) (mono, wall time.Duration) {
+	return t.Sub(c.base), time.Duration(t.UnixNano() - c.wallBase)
+}
+
+// now is safe for concurrent use.
+func (c *holderClock) now() time.Duration { return c.take(c.read()) }
+
+// at is now for a time that was just read.
+func (c *holderClock) at(t time.Time) time.Duration { return c.take(c.split(t)) }
+
+func (c *holderClock) take(mono, wall time.Duration) time.Duration {
 	drift := int64(wall-mono) - c.ahead.Load()
 	if drift < 0 || drift >= int64(pauseNoise) {
 		mono = c.settle()

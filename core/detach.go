@@ -38,8 +38,7 @@ func (l *Lock) Detach() (Handle, error) {
 			Kind: EventReleased, Key: l.key, TTL: l.lease.ttl,
 			Held: l.lease.heldFor(now), Outcome: OutcomeDetached,
 		})
-		end = signals{lock: l, err: ErrReleased, bound: l.bound}
-		l.bound = nil
+		end = signals{lock: l, err: ErrReleased, bound: l.takeBound()}
 	}
 	l.e.keeper.reset(l, now)
 	l.mu.Unlock()
@@ -94,9 +93,10 @@ func (lr *Locker) Attach(ctx context.Context, h Handle, ttl time.Duration, opts 
 	var sent time.Duration
 	ours := false
 	err = e.await(ctx, h.Key, func() (err error) {
-		call := newCallContext(ctx, e.callLimit(ask))
+		now := time.Now()
+		call := newCallContext(ctx, now, e.callLimit(ask))
 		defer call.finish()
-		sent = e.now()
+		sent = e.at(now)
 		ours, err = e.backend.Extend(call, e.leaseFor(l, ask))
 		return callError(call, h.Key, err)
 	})

@@ -22,8 +22,9 @@ type engine struct {
 	prefix      string
 	fencing     bool
 	hook        func(Event)
-	tokenFunc   func() string // nil: crypto/rand
-	clock       func() time.Duration
+	tokenFunc   func() string        // nil: crypto/rand
+	clock       func() time.Duration // nil: holder
+	holder      *holderClock
 	clockOrigin time.Duration
 	callTimeout time.Duration
 	handoverMax int
@@ -85,10 +86,13 @@ func newEngine(backend Backend, c *config) *engine {
 		handoverMax: c.handoverMax,
 		seed:        maphash.MakeSeed(),
 	}
+	const first = time.Hour // every reading is positive: 0 means none
 	if e.clock == nil {
-		e.clock = newHolderClock().now
+		e.holder = newHolderClock()
+		e.clockOrigin = -first
+	} else {
+		e.clockOrigin = e.clock() - first
 	}
-	e.clockOrigin = e.clock() - time.Hour // every reading is positive: 0 means none
 	e.keeper.e = e
 	if b, ok := backend.(Immediate); ok {
 		e.able.immediate = b.Immediate()
@@ -102,7 +106,16 @@ func newEngine(backend Backend, c *config) *engine {
 }
 
 // now reads the holder's clock.
-func (e *engine) now() time.Duration { return e.clock() - e.clockOrigin }
+func (e *engine) now() time.Duration { return e.at(time.Now()) }
+
+// at is now for a time that was just read: on the way to the network and back
+// every reading of a clock counts.
+func (e *engine) at(t time.Time) time.Duration {
+	if e.clock != nil {
+		return e.clock() - e.clockOrigin
+	}
+	return e.holder.at(t) - e.clockOrigin
+}
 
 // reliable tells whether no wake-up of the backend can be lost.
 func (e *engine) reliable() bool { return e.able.immediate && e.able.watcher.on.Load() }
@@ -181,7 +194,7 @@ func callError(call *callContext, key string, err error) error {
 
 // release asks the backend to free key, once.
 func (e *engine) release(values context.Context, key, token string) (bool, error) {
-	call := newCallContext(values, e.callTimeout)
+	call := newCallContext(values, time.Now(), e.callTimeout)
 	defer call.finish()
 	ours, err := e.backend.Release(call, key, token)
 	return ours, callError(call, key, err)

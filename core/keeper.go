@@ -239,8 +239,9 @@ func (e *engine) run(f func()) {
 // extendOne makes one extension and takes in its answer. The error is what
 // [Lock.Extend] returns.
 func (e *engine) extendOne(values context.Context, x extension) error {
-	call := newCallContext(values, e.callLimit(x.ask))
-	sent := e.now()
+	now := time.Now()
+	call := newCallContext(values, now, e.callLimit(x.ask))
+	sent := e.at(now)
 	ours, err := e.backend.Extend(call, e.leaseFor(x.lock, x.ask))
 	err = callError(call, x.lock.key, err)
 	call.finish()
@@ -261,8 +262,9 @@ func (e *engine) extendBatch(values context.Context, batch []extension) []error 
 	for i, x := range batch {
 		leases[i] = e.leaseFor(x.lock, x.ask)
 	}
-	call := newCallContext(values, e.callLimit(batch[0].ask))
-	sent := e.now()
+	now := time.Now()
+	call := newCallContext(values, now, e.callLimit(batch[0].ask))
+	sent := e.at(now)
 	verdicts := e.able.manyExtender.impl.ExtendMany(call, leases)
 	for i, x := range batch {
 		v := Verdict{Err: errNoVerdict}

@@ -2,7 +2,6 @@ package locco
 
 import (
 	"context"
-	"slices"
 	"sync"
 	"time"
 )
@@ -31,7 +30,7 @@ type Lock struct {
 	lostErr    error         // set once, by the loss
 	lostChan   chan struct{} // made by Lost
 	onLoss     []func()      // of sets
-	bound      []*binding
+	bound      *binding      // the first of a list
 	extendWait chan struct{} // closed when the extension under way has its answer; made by who waits
 	shared     *sharedResult // the release under way, if somebody else waits for it
 	events     []Event       // to be delivered, in order
@@ -235,7 +234,7 @@ func (l *Lock) Check(ctx context.Context) error {
 }
 
 func (l *Lock) check(ctx context.Context) error {
-	call := newCallContext(ctx, l.e.callTimeout)
+	call := newCallContext(ctx, time.Now(), l.e.callTimeout)
 	ours, err := l.e.backend.Holds(call, l.key, l.token)
 	err = callError(call, l.key, err)
 	call.finish()
@@ -268,8 +267,8 @@ func (l *Lock) loseNow(now time.Duration) signals {
 		Kind: EventLost, Key: l.key, TTL: l.lease.ttl,
 		Held: l.lease.heldFor(now), Reason: l.lease.reason, Err: cause,
 	})
-	end := signals{lock: l, err: l.lostErr, lost: l.lostChan, onLoss: l.onLoss, bound: l.bound}
-	l.bound, l.onLoss = nil, nil
+	end := signals{lock: l, err: l.lostErr, lost: l.lostChan, onLoss: l.onLoss, bound: l.takeBound()}
+	l.onLoss = nil
 	return end
 }
 
@@ -331,7 +330,7 @@ type signals struct {
 	err    error
 	lost   chan struct{} // to close
 	onLoss []func()
-	bound  []*binding // contexts to end
+	bound  *binding // contexts to end
 }
 
 func (s signals) fire() {
@@ -341,17 +340,55 @@ func (s signals) fire() {
 	for _, f := range s.onLoss {
 		f()
 	}
-	for _, b := range s.bound {
-		b.end(s.err)
-	}
+	s.bound.endAll(s.err)
 	if s.lock != nil {
 		s.lock.e.vacate(s.lock, 0)
 	}
 }
 
-// binding is a context, or a set, that ends with the lock.
+// binding is a context that ends with the lock, in a list guarded by the lock's
+// mutex. A list that was taken off its lock belongs to who took it.
 type binding struct {
-	end func(error)
+	lock       *Lock
+	end        context.CancelCauseFunc
+	prev, next *binding
+}
+
+// endAll ends b and those behind it.
+func (b *binding) endAll(cause error) {
+	for ; b != nil; b = b.next {
+		b.end(cause)
+	}
+}
+
+// remove takes b off the list of its lock, if it is there still.
+func (b *binding) remove() {
+	l := b.lock
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	switch {
+	case b.prev != nil:
+		b.prev.next = b.next
+	case l.bound == b:
+		l.bound = b.next
+	default:
+		return // taken off with the whole list
+	}
+	if b.next != nil {
+		b.next.prev = b.prev
+	}
+	b.prev = nil
+}
+
+// takeBound takes the list off, so that no remove changes it while its contexts
+// are ended. It is called with the mutex.
+func (l *Lock) takeBound() *binding {
+	bound := l.bound
+	l.bound = nil
+	for b := bound; b != nil; b = b.next {
+		b.prev = nil
+	}
+	return bound
 }
 
 // Lost returns a channel that is closed when the lock is lost; it stays open
@@ -387,9 +424,9 @@ func (l *Lock) Bind(ctx context.Context) context.Context {
 		return endedContext(ctx, ErrReleased)
 	}
 	bound, cancel := context.WithCancelCause(ctx)
-	remove := l.onEnd(cancel)
+	b := l.onEnd(cancel)
 	if ctx.Done() != nil {
-		context.AfterFunc(bound, remove) // a short context on a long hold leaves nothing behind
+		context.AfterFunc(bound, b.remove) // a short context on a long hold leaves nothing behind
 	}
 	return bound
 }
@@ -400,29 +437,33 @@ func endedContext(ctx context.Context, cause error) context.Context {
 	return ended
 }
 
-// onEnd calls end once, when the hold ends or at once if it has ended. remove
-// takes that back.
-func (l *Lock) onEnd(end func(error)) (remove func()) {
-	b := &binding{end: end}
+// onEnd calls end once, when the hold ends or at once if it has ended, unless
+// the binding that it returns is removed before.
+func (l *Lock) onEnd(end context.CancelCauseFunc) *binding {
+	b := &binding{lock: l, end: end}
 	var over error
-	l.read(func(time.Duration) {
-		if over = l.errNow(); over == nil && l.e.closed.Load() {
-			over = ErrClosed
+	now := l.e.now()
+	l.mu.Lock()
+	var lost signals
+	if l.lease.observe(now) {
+		lost = l.loseNow(now)
+	}
+	if over = l.errNow(); over == nil && l.e.closed.Load() {
+		over = ErrClosed
+	}
+	if over == nil {
+		if b.next = l.bound; b.next != nil {
+			b.next.prev = b
 		}
-		if over == nil {
-			l.bound = append(l.bound, b)
-		}
-	})
+		l.bound = b
+	}
+	l.mu.Unlock()
 	if over != nil {
 		end(over)
+		lost.fire()
+		l.deliver()
 	}
-	return func() {
-		l.mu.Lock()
-		defer l.mu.Unlock()
-		if i := slices.Index(l.bound, b); i >= 0 {
-			l.bound = slices.Delete(l.bound, i, i+1)
-		}
-	}
+	return b
 }
 
 // whenLost calls f once when the lock is lost, or at once if it is. f must not
@@ -442,10 +483,7 @@ func (l *Lock) whenLost(f func()) {
 // endBound ends the contexts of a hold that goes on for now.
 func (l *Lock) endBound(cause error) {
 	l.mu.Lock()
-	bound := l.bound
-	l.bound = nil
+	bound := l.takeBound()
 	l.mu.Unlock()
-	for _, b := range bound {
-		b.end(cause)
-	}
+	bound.endAll(cause)
 }

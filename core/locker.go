@@ -63,7 +63,8 @@ func (lr *Locker) Acquire(ctx context.Context, key string, ttl time.Duration, op
 	if err != nil {
 		return nil, err
 	}
-	if err := lr.e.acquire(ctx, l, time.Now(), 0); err != nil {
+	now := time.Now()
+	if err := lr.e.acquire(ctx, l, now, now, 0); err != nil {
 		return nil, err
 	}
 	return l, nil

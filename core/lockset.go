@@ -117,13 +117,13 @@ func (s *LockSet) Bind(ctx context.Context) context.Context {
 // locks, and by cancel.
 func bindAll(ctx context.Context, locks []*Lock) (bound context.Context, cancel context.CancelCauseFunc) {
 	bound, cancel = context.WithCancelCause(ctx)
-	removes := make([]func(), len(locks))
+	bindings := make([]*binding, len(locks))
 	for i, l := range locks {
-		removes[i] = l.onEnd(cancel)
+		bindings[i] = l.onEnd(cancel)
 	}
 	context.AfterFunc(bound, func() { // leaves nothing behind in the others
-		for _, remove := range removes {
-			remove()
+		for _, b := range bindings {
+			b.remove()
 		}
 	})
 	return bound, cancel

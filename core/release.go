@@ -21,7 +21,8 @@ func (l *Lock) Release(ctx context.Context) error {
 	if l == nil {
 		return nil
 	}
-	now := l.e.now()
+	began := time.Now()
+	now := l.e.at(began)
 	l.mu.Lock()
 	step, keep, lost := l.lease.releaseStart(now)
 	var end signals
@@ -45,19 +46,16 @@ func (l *Lock) Release(ctx context.Context) error {
 		l.deliver()
 		return err
 	}
-	bound, again := l.bound, l.releaseFailed
-	l.bound = nil
+	bound, again := l.takeBound(), l.releaseFailed
 	l.mu.Unlock()
 	end.fire()
-	for _, b := range bound {
-		b.end(ErrReleased)
-	}
-	return l.release(ctx, keep, again)
+	bound.endAll(ErrReleased)
+	return l.release(ctx, began, keep, again)
 }
 
 // release sends the request that releaseStart allowed. keep is 0, or the lease
 // with which the key stays.
-func (l *Lock) release(ctx context.Context, keep time.Duration, again bool) (err error) {
+func (l *Lock) release(ctx context.Context, began time.Time, keep time.Duration, again bool) (err error) {
 	var ours bool
 	outcome := OutcomeFreed
 	finished := false
@@ -70,9 +68,11 @@ func (l *Lock) release(ctx context.Context, keep time.Duration, again bool) (err
 	if again {
 		call = new(callContext)
 	}
+	call.init(ctx, began, l.e.callTimeout)
+	defer call.finish()
 	if keep > 0 {
 		outcome = OutcomeKept
-		ours, err = l.sendKeep(ctx, call, keep)
+		ours, err = l.sendKeep(call, keep)
 	} else {
 		ours, outcome, err = l.free(ctx, call)
 	}
@@ -127,9 +127,7 @@ func (l *Lock) released(ours, again bool, keep time.Duration, outcome Outcome, e
 }
 
 // sendKeep leaves the key to expire when HoldAtLeast has passed.
-func (l *Lock) sendKeep(ctx context.Context, call *callContext, keep time.Duration) (bool, error) {
-	call.init(ctx, l.e.callTimeout)
-	defer call.finish()
+func (l *Lock) sendKeep(call *callContext, keep time.Duration) (bool, error) {
 	lease := l.e.leaseFor(l, 0)
 	lease.TTL = wholeMillis(keep)
 	ours, err := l.e.backend.Extend(call, lease)
@@ -150,8 +148,6 @@ func (l *Lock) free(ctx context.Context, call *callContext) (ours bool, outcome 
 			return false, OutcomeFreed, a.err
 		}
 	}
-	call.init(ctx, l.e.callTimeout)
-	defer call.finish()
 	ours, err = l.e.backend.Release(call, l.key, l.token)
 	return ours, OutcomeFreed, callError(call, l.key, err)
 }

@@ -81,6 +81,10 @@ func (w *waiter) wait() error {
 	for {
 		w.shard.mu.Lock()
 		step, until, wake := w.decide(time.Now())
+		left, stop := nothingLeft, (func())(nil)
+		if step == stepLeave { // before anybody can hand the key to a waiter that leaves
+			left, stop = w.leave()
+		}
 		contended, contendedErr, attempts := w.contended, w.contendedErr, w.attempts()
 		w.contended = ""
 		w.shard.mu.Unlock()
@@ -92,9 +96,14 @@ func (w *waiter) wait() error {
 		}
 		switch step {
 		case stepGranted:
-			return w.e.accept(w.ctx, w.lock, w.answer, time.Since(w.began), attempts, w.unanswered > 1)
+			return w.e.accept(w.ctx, w.lock, w.answer, w.e.now(), time.Since(w.began), attempts, w.unanswered > 1)
 		case stepLeave:
-			return w.leave()
+			w.finish(left, stop)
+			w.e.emit(Event{
+				Kind: EventAcquireFailed, Key: w.lock.key, TTL: w.lock.askTTL,
+				Err: w.err, Waited: time.Since(w.began), Attempts: attempts,
+			})
+			return w.err
 		case stepLook:
 			w.look()
 			continue
@@ -255,9 +264,10 @@ func (w *waiter) plan() {
 	w.shard.mu.Lock()
 	defer w.shard.mu.Unlock()
 	w.delay = delay
-	if delay == 0 && w.room.owner != nil {
-		// Without an end to the retries: it is woken when the key is free, and
-		// must not turn in circles until then.
+	endless := policy.Retries == Unlimited || policy.Backoff != nil
+	if r := w.room; delay == 0 && endless && (r.owner != nil || w.e.reliable() && r.held) {
+		// It is woken when the key is free, and must not turn in circles until
+		// then.
 		const idle = 50 * time.Millisecond
 		delay = idle
 	}
@@ -289,7 +299,7 @@ func (w *waiter) attempt() {
 			w.e.emit(Event{Kind: EventWakeUp, Key: w.lock.key, TTL: w.lock.askTTL, Outcome: OutcomeMissed})
 		}
 	}()
-	a = w.e.look(w.ctx, w.lock, new(callContext), w.unanswered > 0, true)
+	a = w.e.look(w.ctx, w.lock, new(callContext), time.Now(), w.unanswered > 0, true)
 }
 
 // finish does what is left to do after an answer, without the mutex.
@@ -306,26 +316,17 @@ func (w *waiter) finish(left leftover, stop func()) {
 }
 
 // leave gives up the place in the queue. What an attempt under way brings is
-// seen to by that attempt; what earlier ones may have stored is undone here.
-func (w *waiter) leave() error {
-	w.shard.mu.Lock()
+// seen to by that attempt; what earlier ones may have stored is to be undone. It
+// is called with the mutex.
+func (w *waiter) leave() (left leftover, stop func()) {
 	r := w.room
-	undo := !w.gone && w.unanswered > 0 && r.looker != w.lock
-	r.remove(w)
-	stop := r.unwatch()
-	attempts := w.attempts()
-	w.shard.leave(r)
-	w.shard.mu.Unlock()
-	left := nothingLeft
-	if undo {
+	if !w.gone && w.unanswered > 0 && r.looker != w.lock {
 		left = undoIt
 	}
-	w.finish(left, stop)
-	w.e.emit(Event{
-		Kind: EventAcquireFailed, Key: w.lock.key, TTL: w.lock.askTTL,
-		Err: w.err, Waited: time.Since(w.began), Attempts: attempts,
-	})
-	return w.err
+	r.remove(w)
+	stop = r.unwatch()
+	w.shard.leave(r)
+	return left, stop
 }
 
 // contention is what the call waited for, if it is known that somebody has the
@@ -362,7 +363,7 @@ func (w *waiter) watch() {
 }
 
 func (w *waiter) subscribe() {
-	call := newCallContext(w.ctx, w.e.callTimeout)
+	call := newCallContext(w.ctx, time.Now(), w.e.callTimeout)
 	wake, stop, err := w.e.able.watcher.impl.Watch(call, w.lock.key)
 	call.finish()
 	if w.e.able.watcher.unsupported(w.e, err) {
@@ -370,14 +371,15 @@ func (w *waiter) subscribe() {
 	}
 	w.shard.mu.Lock()
 	r := w.room
-	if err == nil && r.head != nil && !r.left {
+	switch {
+	case err != nil:
+		r.watch.failed = true
+	case r.head != nil && !r.left:
 		r.watch.wake, r.watch.stop = wake, stop
 		stop = nil
-		r.lookWanted, r.timedLook = true, false
-		r.head.signal()
-	}
-	if err != nil {
-		r.watch.failed = true
+		r.want()
+	default: // nobody waits any more
+		r.watch = watch{}
 	}
 	w.shard.mu.Unlock()
 	if err != nil {

@@ -24,10 +24,18 @@ func (lr *Locker) WithLock(ctx context.Context, key string, ttl time.Duration,
 	if fn == nil {
 		return errNilCallback()
 	}
-	_, err := Do(ctx, lr, key, ttl, func(ctx context.Context, lock *Lock) (struct{}, error) {
-		return struct{}{}, fn(ctx, lock)
-	}, opts...)
-	return err
+	l, err := lr.prepare(ctx, key, ttl, opts)
+	if err != nil {
+		return err
+	}
+	l.scoped = true
+	l.e.callbacks.add()
+	defer l.e.callbacks.done()
+	now := time.Now()
+	if err := l.e.acquire(ctx, l, now, now, 0); err != nil {
+		return err
+	}
+	return during(ctx, l, fn)
 }
 
 // Do is [Locker.WithLock] for a callback with a result. The result of fn is
@@ -35,22 +43,15 @@ func (lr *Locker) WithLock(ctx context.Context, key string, ttl time.Duration,
 // completed.
 func Do[T any](ctx context.Context, lr *Locker, key string, ttl time.Duration,
 	fn func(ctx context.Context, lock *Lock) (T, error), opts ...CallOption,
-) (T, error) {
-	var zero T
+) (result T, err error) {
 	if fn == nil {
-		return zero, errNilCallback()
+		return result, errNilCallback()
 	}
-	l, err := lr.prepare(ctx, key, ttl, opts)
-	if err != nil {
-		return zero, err
-	}
-	l.scoped = true
-	l.e.callbacks.add()
-	defer l.e.callbacks.done()
-	if err := l.e.acquire(ctx, l, time.Now(), 0); err != nil {
-		return zero, err
-	}
-	return during(ctx, l, func(ctx context.Context) (T, error) { return fn(ctx, l) })
+	err = lr.WithLock(ctx, key, ttl, func(ctx context.Context, lock *Lock) (err error) {
+		result, err = fn(ctx, lock)
+		return err
+	}, opts...)
+	return result, err
 }
 
 // TryWithLock takes key as [Locker.TryAcquire] does and, if that worked, does
@@ -73,8 +74,7 @@ func (lr *Locker) TryWithLock(ctx context.Context, key string, ttl time.Duration
 	if err := l.e.tryAcquire(ctx, l, time.Now()); err != nil {
 		return false, err
 	}
-	_, err = during(ctx, l, func(ctx context.Context) (struct{}, error) { return struct{}{}, fn(ctx, l) })
-	return true, err
+	return true, during(ctx, l, fn)
 }
 
 // WithLocks takes a set of keys as [Locker.AcquireMany] does, runs fn and
@@ -92,8 +92,7 @@ func (lr *Locker) WithLocks(ctx context.Context, keys []string, ttl time.Duratio
 	if err != nil {
 		return err
 	}
-	_, err = during(ctx, set, func(ctx context.Context) (struct{}, error) { return struct{}{}, fn(ctx, set) })
-	return err
+	return during(ctx, set, fn)
 }
 
 func errNilCallback() error {
@@ -108,7 +107,7 @@ type hold interface {
 }
 
 // during runs fn while h is held, and says how it went (spec 2.3).
-func during[T any](ctx context.Context, h hold, fn func(context.Context) (T, error)) (result T, err error) {
+func during[H hold](ctx context.Context, h H, fn func(context.Context, H) error) (err error) {
 	returned := false
 	defer func() {
 		_ = h.Release(ctx) // a driver's error is an event; a loss is read below
@@ -123,9 +122,9 @@ func during[T any](ctx context.Context, h hold, fn func(context.Context) (T, err
 			err = &callbackError{err: err, lost: lost}
 		}
 	}()
-	result, err = fn(h.Bind(ctx))
+	err = fn(h.Bind(ctx), h)
 	returned = true
-	return result, err
+	return err
 }
 
 // lost returns how the lock was lost, or nil.

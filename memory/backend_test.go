@@ -238,15 +238,16 @@ func TestValidate(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
 			err := tc.b.Validate()
+			_, newErr := locco.New(tc.b)
 			if tc.ok {
-				if err != nil {
-					t.Errorf("Validate = %v; want nil", err)
+				if err != nil || newErr != nil {
+					t.Errorf("Validate = %v, New error = %v; want nil, nil", err, newErr)
 				}
 				return
 			}
 			var invalid *locco.ValidationError
-			if !errors.As(err, &invalid) || !errors.Is(err, locco.ErrInvalid) {
-				t.Errorf("Validate = %v; want a *ValidationError", err)
+			if !errors.As(err, &invalid) || !errors.Is(newErr, locco.ErrInvalid) {
+				t.Errorf("Validate = %v, New error = %v; want a *ValidationError from both", err, newErr)
 			}
 			if !tc.b.Fences() || !tc.b.Immediate() {
 				t.Errorf("Fences, Immediate = %v, %v; want true, true", tc.b.Fences(), tc.b.Immediate())

@@ -16,11 +16,12 @@
 // Fencing tokens are drawn after the lease is stored, from one counter for all
 // keys, so that those of one key have gaps. The counter starts at the wall
 // clock in microseconds: after a restart of the process the tokens go on growing
-// unless the wall clock was set back or the process had made more than a million
+// unless the wall clock was set back, or the process had made more than a million
 // fenced grants a second over its whole life.
 //
-// Watchers of a key are woken one at a time, in the order in which they came,
-// and no wake-up is lost; [Backend.Watch] says what that means. Nobody polls.
+// Watchers of a key are woken one at a time, in the order in which they came or
+// were last woken, and no wake-up is lost; [Backend.Watch] says what that means.
+// Nobody polls.
 //
 // Memory is proportional to what is held and waited for. There is no goroutine
 // and no timer: ended leases that nobody asks for again are removed a few at a

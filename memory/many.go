@@ -59,7 +59,7 @@ func (b *Backend) Clear() {
 		s := &b.shards[i]
 		s.leases = leaseList{}
 		for _, q := range s.queues.entries {
-			q.head.signal()
+			q.wake()
 		}
 	}
 }

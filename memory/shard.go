@@ -124,7 +124,7 @@ func (s *shard) store(at int, l *locco.Lease, now time.Duration) {
 		present.token, present.ends = l.Token, ends
 	}
 	if q := s.queueOf(l.Key); q != nil && ends < q.told {
-		q.head.signal()
+		q.wake()
 	}
 }
 
@@ -133,6 +133,6 @@ func (s *shard) free(at int) {
 	key := s.leases.list[at].key
 	s.leases.remove(at)
 	if q := s.queueOf(key); q != nil {
-		q.head.signal()
+		q.wake()
 	}
 }

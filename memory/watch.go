@@ -6,18 +6,22 @@ import (
 )
 
 // Watch implements [locco.Watcher]. The watchers of a key are a queue in the
-// order of arrival, and only its first is woken: when the key becomes free by a
-// release, by [Backend.Clear], or because an operation came across its ended
-// lease; and when the key's new lease ends before one that a refusal told of
+// order of arrival, and one is woken at a time: the first, who then goes to the
+// end. So each is woken once before one is woken twice, and a locker, which
+// keeps its watch while its own waiters take turns, cannot keep the wake-ups
+// from another.
+//
+// A watcher is woken when the key becomes free: by a release, by
+// [Backend.Clear], or because an operation came across its ended lease. It is
+// also woken when the key's new lease ends before one that a refusal told of
 // ([locco.Lease.WantLeft]), because the waiter that was told would sleep past
-// it. That is so for a hand-over by [Backend.Transfer], too.
+// it; that is so for a hand-over by [Backend.Transfer], too.
 //
 // No wake-up is lost as long as a watcher that was woken looks at the key or
 // calls stop, and one that was refused looks again when the lease it was told of
-// has ended. If another holder overtakes the one that was woken, it stays the
-// first and is woken again. When the first calls stop and the key is free, or
-// held for less long than was told, the next is woken, whether or not a wake-up
-// was left in the first one's channel.
+// has ended. When the one woken last calls stop and the key is free, or held for
+// less long than was told, the next is woken, whether or not the wake-up was
+// received.
 //
 // Watch wakes nobody, also when the key is free at that time: the caller looks
 // once more after Watch has returned. The watch costs memory until stop is
@@ -39,9 +43,8 @@ func (b *Backend) Watch(ctx context.Context, key string) (wake <-chan struct{}, 
 	return w.wake, func() { b.unwatch(w) }, nil
 }
 
-// unwatch takes w off its queue and sees to it that the next one knows what it
-// needs to know: not the wake-up of w is passed on but its reason, if that still
-// holds.
+// unwatch takes w off its queue. If it was up to w to look, that is now up to the
+// next one: not the wake-up is passed on but its reason, if that still holds.
 func (b *Backend) unwatch(w *watcher) {
 	s := b.shardOf(w.key)
 	s.mu.Lock()
@@ -52,18 +55,18 @@ func (b *Backend) unwatch(w *watcher) {
 	}
 	now := b.clock()
 	defer b.sweep(s, now)
-	first := q.head == w
+	responsible := q.woken == w || q.woken == nil
 	q.remove(w)
 	if q.head == nil {
 		s.queues.remove(w.key)
 		return
 	}
-	if !first {
+	if !responsible {
 		return
 	}
 	at := s.leases.find(w.key)
 	if at < 0 || s.leases.list[at].ended(now) || s.leases.list[at].ends < q.told {
-		q.head.signal()
+		q.wake()
 	}
 }
 
@@ -76,15 +79,32 @@ func (s *shard) queueOf(key string) *queue {
 	return s.queues.entries[key]
 }
 
-// queue has the watchers of one key in the order of their arrival. It is in the
-// shard's table only while it has one.
+// queue has the watchers of one key in the order in which they are woken. It is
+// in the shard's table only while it has one.
 type queue struct {
 	head, tail *watcher
+
+	// woken is the one that was woken last, nil if it has stopped. As long as it
+	// watches, it is up to it to look.
+	woken *watcher
 
 	// told is the latest end of a lease that a refusal told of while the key
 	// was watched. Nobody who waits for the end of a lease sleeps longer. A
 	// lease that ends later needs no word: the sleeper will look before that.
 	told time.Duration
+}
+
+// wake wakes the first watcher and moves it to the end. A wake-up that is still
+// in its channel serves for both.
+func (q *queue) wake() {
+	w := q.head
+	q.remove(w)
+	q.push(w)
+	q.woken = w
+	select {
+	case w.wake <- struct{}{}:
+	default:
+	}
 }
 
 func (q *queue) push(w *watcher) {
@@ -109,6 +129,9 @@ func (q *queue) remove(w *watcher) {
 		w.next.prev = w.prev
 	}
 	w.queue, w.prev, w.next = nil, nil, nil
+	if q.woken == w {
+		q.woken = nil
+	}
 }
 
 // watcher is one watch. Its links are guarded by the shard's mutex.
@@ -117,12 +140,4 @@ type watcher struct {
 	wake       chan struct{} // room for one
 	queue      *queue        // nil once stopped
 	prev, next *watcher
-}
-
-// signal wakes w. A wake-up that is still in the channel serves for both.
-func (w *watcher) signal() {
-	select {
-	case w.wake <- struct{}{}:
-	default:
-	}
 }

@@ -136,15 +136,22 @@ func TestWhatWakes(t *testing.T) {
 	}
 }
 
-// Watcher: one that was woken and overtaken stays the first.
-func TestWokenButOvertaken(t *testing.T) {
+// Watcher: each is woken once before one is woken twice, so that one who stays,
+// as a locker does for all its waiters, does not keep the wake-ups from others.
+func TestWatchersTakeTurns(t *testing.T) {
 	t.Parallel()
-	b, _, ws := held(t, 2)
-	wantRelease(t, b, "k", "holder", true)
-	wantAcquire(t, b, locco.Lease{Key: "k", Token: "barger", TTL: ttl}, true)
-	wantWoken(t, ws, "w0")
-	wantAcquire(t, b, locco.Lease{Key: "k", Token: "w0", TTL: ttl}, false)
-	wantRelease(t, b, "k", "barger", true)
+	b, _, ws := held(t, 3)
+	holder := "holder"
+	for i := range 7 {
+		wantRelease(t, b, "k", holder, true)
+		holder = "holder" + strconv.Itoa(i)
+		wantAcquire(t, b, locco.Lease{Key: "k", Token: holder, TTL: ttl}, true)
+		wantWoken(t, ws, ws[i%3].name)
+	}
+	wantRelease(t, b, "k", holder, true) // wakes w1
+	ws[2].stop()                         // not up to it to look
+	wantWoken(t, ws, "w1")
+	ws[1].stop()
 	wantWoken(t, ws, "w0")
 }
 
@@ -171,8 +178,7 @@ func TestStopPassesTheWakeUpOn(t *testing.T) {
 		}, true},
 		{"ShorterThanTold", func(t *testing.T, b *memory.Backend, _ *handClock, _ watch) {
 			wantAcquire(t, b, locco.Lease{Key: "k", Token: "w1", TTL: ttl, WantLeft: true}, false)
-			wantRelease(t, b, "k", "holder", true)
-			wantAcquire(t, b, locco.Lease{Key: "k", Token: "w0", TTL: time.Second}, true)
+			wantExtend(t, b, locco.Lease{Key: "k", Token: "holder", TTL: time.Second}, true)
 		}, true},
 		{"Taken", func(t *testing.T, b *memory.Backend, _ *handClock, _ watch) {
 			wantRelease(t, b, "k", "holder", true)

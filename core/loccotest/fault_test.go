@@ -209,47 +209,55 @@ func TestFaultMatches(t *testing.T) {
 	extendMany := func(b *loccotest.Backend) error {
 		return b.ExtendMany(t.Context(), []locco.Lease{lease("j", "t"), lease("k", "t")})[0].Err
 	}
+	type calls []func(*loccotest.Backend) error
 	for _, tc := range []struct {
 		name   string
 		faults []loccotest.Fault
-		calls  []func(*loccotest.Backend) error
+		calls  calls
 		want   []bool // the call fails
 	}{
 		{
 			"EveryCall",
 			[]loccotest.Fault{{Effect: fail}},
-			[]func(*loccotest.Backend) error{k, j, extendMany, k}, []bool{true, true, true, true},
+			calls{k, j, extendMany, k},
+			[]bool{true, true, true, true},
 		},
 		{
 			"ItsMethod",
 			[]loccotest.Fault{{Op: loccotest.AnyExtend, Effect: fail}},
-			[]func(*loccotest.Backend) error{k, extendMany}, []bool{false, true},
+			calls{k, extendMany},
+			[]bool{false, true},
 		},
 		{
 			"ItsKey",
 			[]loccotest.Fault{{Key: "k", Effect: fail}},
-			[]func(*loccotest.Backend) error{j, k, j, k}, []bool{false, true, false, true},
+			calls{j, k, j, k},
+			[]bool{false, true, false, true},
 		},
 		{
 			"ItsTimes",
 			[]loccotest.Fault{{Key: "k", Times: 2, Effect: fail}},
-			[]func(*loccotest.Backend) error{k, j, k, k}, []bool{true, false, true, false},
+			calls{k, j, k, k},
+			[]bool{true, false, true, false},
 		},
 		{
 			"Skip",
 			[]loccotest.Fault{{Key: "k", Skip: 1, Times: 1, Effect: fail}},
-			[]func(*loccotest.Backend) error{j, k, k, k}, []bool{false, false, true, false},
+			calls{j, k, k, k},
+			[]bool{false, false, true, false},
 		},
 		{
 			"OldestFirst",
 			[]loccotest.Fault{{Times: 1}, {Times: 1, Effect: fail}, {Times: 1}, {Key: "k", Effect: fail}},
-			[]func(*loccotest.Backend) error{k, j, k, j, k, k}, []bool{false, true, false, false, true, true},
+			calls{k, j, k, j, k, k},
+			[]bool{false, true, false, false, true, true},
 		},
 		{
 			// The other fault's call is skipped, and this one's counts.
 			"SkippedCallMeetsTheNext",
 			[]loccotest.Fault{{Skip: 1}, {Times: 1, Effect: fail}},
-			[]func(*loccotest.Backend) error{k, k}, []bool{true, false},
+			calls{k, k},
+			[]bool{true, false},
 		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
