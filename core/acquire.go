@@ -15,7 +15,7 @@ func (e *engine) acquire(ctx context.Context, l *Lock, now, began time.Time, una
 	r, fresh := sh.enter(l.key)
 	if !fresh {
 		w := e.newWaiter(ctx, l, sh, began, unanswered)
-		w.point = now // its first look: made or answered by those who are there
+		w.point, w.queued = now, true // its first look: made or answered by those who are there
 		r.push(w, false)
 		sh.mu.Unlock()
 		return w.wait()

@@ -75,6 +75,29 @@ func (l *Lock) startExtend(ctx context.Context, ttl time.Duration) (extension, e
 	return extension{}, err
 }
 
+// leaving is asked just before an extension is sent: what startExtend allowed
+// must not follow a Release that was called meanwhile (spec 4.6). The error says
+// why it is not sent.
+func (l *Lock) leaving() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.lease.phase == phaseHeld {
+		return nil
+	}
+	l.lease.extending = false
+	l.endExtendWait()
+	return l.errNow()
+}
+
+// endExtendWait lets those go on who wait for the extension under way. It is
+// called with the mutex.
+func (l *Lock) endExtendWait() {
+	if l.extendWait != nil {
+		close(l.extendWait)
+		l.extendWait = nil
+	}
+}
+
 // extended takes in the answer to an extension. deliver is to follow.
 func (l *Lock) extended(sent, ask time.Duration, ours bool, err error) error {
 	now := l.e.now()
@@ -92,10 +115,7 @@ func (l *Lock) extended(sent, ask time.Duration, ours bool, err error) error {
 	case l.lease.phase == phaseHeld:
 		l.note(Event{Kind: EventExtendFailed, Key: l.key, TTL: l.lease.ttl, Held: l.lease.heldFor(now), Err: err})
 	}
-	if l.extendWait != nil {
-		close(l.extendWait)
-		l.extendWait = nil
-	}
+	l.endExtendWait()
 	l.e.keeper.reset(l, now)
 	result := l.errNow()
 	l.mu.Unlock()

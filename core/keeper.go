@@ -239,6 +239,9 @@ func (e *engine) run(f func()) {
 // extendOne makes one extension and takes in its answer. The error is what
 // [Lock.Extend] returns.
 func (e *engine) extendOne(values context.Context, x extension) error {
+	if err := x.lock.leaving(); err != nil {
+		return err
+	}
 	now := time.Now()
 	call := newCallContext(values, now, e.callLimit(x.ask))
 	sent := e.at(now)
@@ -251,11 +254,20 @@ func (e *engine) extendOne(values context.Context, x extension) error {
 }
 
 // extendBatch makes several extensions in one call and takes in their answers.
-// The errors are those of extendOne, in order.
+// The errors are those of extendOne, in no order.
 func (e *engine) extendBatch(values context.Context, batch []extension) []error {
-	errs := make([]error, len(batch))
 	if len(batch) == 1 {
-		errs[0] = e.extendOne(values, batch[0])
+		return []error{e.extendOne(values, batch[0])}
+	}
+	var errs []error
+	batch = slices.DeleteFunc(slices.Clone(batch), func(x extension) bool {
+		err := x.lock.leaving()
+		if err != nil {
+			errs = append(errs, err)
+		}
+		return err != nil
+	})
+	if len(batch) == 0 {
 		return errs
 	}
 	leases := make([]Lease, len(batch))
@@ -274,7 +286,7 @@ func (e *engine) extendBatch(values context.Context, batch []extension) []error 
 		if e.able.manyExtender.unsupported(e, v.Err) {
 			v.OK, v.Err = e.backend.Extend(call, leases[i])
 		}
-		errs[i] = x.lock.extended(sent, x.ask, v.OK, callError(call, x.lock.key, v.Err))
+		errs = append(errs, x.lock.extended(sent, x.ask, v.OK, callError(call, x.lock.key, v.Err)))
 	}
 	call.finish()
 	for _, x := range batch { // when all answers are taken in: hooks may take their time

@@ -147,6 +147,7 @@ const (
 func (r *room) settle(e *engine, w *waiter, a answer) leftover {
 	r.looker = nil
 	w.looks++
+	w.queued = w.queued || a.verdict != lookGranted
 	if a.perhapsStored() {
 		w.unanswered++
 	}

@@ -28,6 +28,7 @@ type waiter struct {
 	due    bool      // the point has passed, and a look serves it
 	lookAt time.Time // a look that was put off for the room's pace; zero: none
 	looks  int       // made for this waiter
+	queued bool      // not granted by a first look that found nobody else
 
 	unanswered   int // looks and hand-overs that may have stored the token
 	granted      bool
@@ -96,7 +97,11 @@ func (w *waiter) wait() error {
 		}
 		switch step {
 		case stepGranted:
-			return w.e.accept(w.ctx, w.lock, w.answer, w.e.now(), time.Since(w.began), attempts, w.unanswered > 1)
+			waited := time.Duration(0)
+			if w.queued {
+				waited = max(time.Since(w.began), 1)
+			}
+			return w.e.accept(w.ctx, w.lock, w.answer, w.e.now(), waited, attempts, w.unanswered > 1)
 		case stepLeave:
 			w.finish(left, stop)
 			w.e.emit(Event{
