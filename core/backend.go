@@ -122,7 +122,8 @@ type Watcher interface {
 // Transferrer is a [Backend] that can hand a key from one token to another in
 // one atomic step: if from holds to.Key, the key gets to.Token, a new lease of
 // to.TTL and, if to.Fenced, a new fence. Otherwise nothing changes and the
-// Grant is not OK. Nobody is woken by it.
+// Grant is not OK, and may tell what is left as a refusal of Acquire does. Nobody
+// needs to be woken by it.
 type Transferrer interface {
 	Transfer(ctx context.Context, from string, to Lease) (Grant, error)
 }
@@ -131,6 +132,7 @@ type Transferrer interface {
 // all or none. Keys are distinct and sorted by their bytes. When all were
 // granted there is one Grant a lease, in order, and refused is -1; when not,
 // nothing is stored and refused is the index of a key that another holder has.
+// With an error, grants and refused say nothing.
 // It may answer [errors.ErrUnsupported] for a set that cannot be taken in one
 // step (keys on several servers); Locker then takes them one by one.
 type ManyAcquirer interface {

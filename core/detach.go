@@ -117,7 +117,7 @@ func (lr *Locker) Attach(ctx context.Context, h Handle, ttl time.Duration, opts 
 		e.emit(Event{Kind: EventAcquired, Key: l.key, TTL: ttl, Attempts: 1, Fence: l.fence})
 	}
 	if !e.keeper.add(l, now) {
-		e.vacate(l, 0)
+		e.vacate(l, 0, 0)
 		return nil, ErrClosed
 	}
 	return l, nil

@@ -244,7 +244,7 @@ func (le *lease) extendDone(now, sent, ask time.Duration, ours bool, err error) 
 		if le.ceiling == 0 || ask < le.ceiling {
 			le.ceiling = ask
 		}
-		if le.next = 0; le.renew {
+		if le.plan(); le.next != 0 {
 			le.next = now + le.interval()/3
 		}
 	case !ours:

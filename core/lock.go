@@ -342,7 +342,7 @@ func (s signals) fire() {
 	}
 	s.bound.endAll(s.err)
 	if s.lock != nil {
-		s.lock.e.vacate(s.lock, 0)
+		s.lock.e.vacate(s.lock, 0, 0)
 	}
 }
 

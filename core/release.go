@@ -50,18 +50,18 @@ func (l *Lock) Release(ctx context.Context) error {
 	l.mu.Unlock()
 	end.fire()
 	bound.endAll(ErrReleased)
-	return l.release(ctx, began, keep, again)
+	return l.release(ctx, began, now, keep, again)
 }
 
 // release sends the request that releaseStart allowed. keep is 0, or the lease
 // with which the key stays.
-func (l *Lock) release(ctx context.Context, began time.Time, keep time.Duration, again bool) (err error) {
+func (l *Lock) release(ctx context.Context, began time.Time, sent, keep time.Duration, again bool) (err error) {
 	var ours bool
 	outcome := OutcomeFreed
 	finished := false
 	defer func() { // also when the backend panics
 		if !finished {
-			err = l.released(false, again, 0, outcome, errPanicked)
+			err = l.released(sent, false, again, 0, outcome, errPanicked)
 		}
 	}()
 	call := &l.releaseCall
@@ -77,11 +77,11 @@ func (l *Lock) release(ctx context.Context, began time.Time, keep time.Duration,
 		ours, outcome, err = l.free(ctx, call)
 	}
 	finished = true
-	return l.released(ours, again, keep, outcome, err)
+	return l.released(sent, ours, again, keep, outcome, err)
 }
 
 // released takes in the answer to a release.
-func (l *Lock) released(ours, again bool, keep time.Duration, outcome Outcome, err error) error {
+func (l *Lock) released(sent time.Duration, ours, again bool, keep time.Duration, outcome Outcome, err error) error {
 	now := l.e.now()
 	var end signals
 	var ev Event
@@ -103,6 +103,10 @@ func (l *Lock) released(ours, again bool, keep time.Duration, outcome Outcome, e
 	default:
 		keep = 0
 	}
+	took := max(now-sent, 1)
+	if err != nil || lost {
+		took = 0
+	}
 	if err == nil || l.lostErr != nil {
 		err = l.lostErr
 	}
@@ -116,7 +120,7 @@ func (l *Lock) released(ours, again bool, keep time.Duration, outcome Outcome, e
 	}
 	end.fire()
 	if outcome != OutcomeHandedOver {
-		l.e.vacate(l, keep)
+		l.e.vacate(l, keep, took)
 	}
 	if direct {
 		l.deliverDirect(ev)
@@ -163,7 +167,7 @@ func (l *Lock) heir() *waiter {
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
 	r := sh.rooms[l.key]
-	if r == nil || r.owner != l || r.looker != nil || r.head == nil || r.handovers >= e.handoverMax {
+	if r == nil || r.owner != l || r.looker != nil || r.head == nil || r.streak >= e.handoverMax {
 		return nil
 	}
 	r.looker = r.head.lock
@@ -189,8 +193,14 @@ func (e *engine) handOver(values context.Context, l *Lock, w *waiter) answer {
 	return a
 }
 
-// vacate notes that l has the key no longer; it stays taken for kept.
-func (e *engine) vacate(l *Lock, kept time.Duration) {
+// vacate notes that l has the key no longer, since it was lost or since a release
+// that took as long as took; the key stays taken for kept.
+//
+// After as many releases in a row as hand-overs are allowed, other processes get
+// their turn (spec 3.6): a waiter here is not told at once, when it would always
+// be the first to look, but woken by the backend like all others. In case that
+// fails it looks a little later by itself.
+func (e *engine) vacate(l *Lock, kept, took time.Duration) {
 	sh := e.shard(l.key)
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
@@ -198,17 +208,21 @@ func (e *engine) vacate(l *Lock, kept time.Duration) {
 	if r == nil {
 		return
 	}
-	if r.owner == l {
-		r.owner, r.handovers = nil, 0
-		if kept > 0 {
-			r.leaseEnd = time.Now().Add(kept)
-		}
+	mine := r.owner == l
+	if mine {
+		r.owner = nil
 	}
 	switch {
-	case r.owner != nil:
-	case kept > 0 && r.head != nil:
+	case r.owner != nil || r.head == nil:
+	case mine && kept > 0:
+		r.lookBy = time.Now().Add(kept)
+		r.head.signal()
+	case mine && took > 0 && r.streak >= e.handoverMax && r.watch.wake != nil:
+		r.streak = 0
+		r.lookBy = time.Now().Add(max(4*took, 2*time.Millisecond))
 		r.head.signal()
 	default:
+		r.streak++
 		r.want()
 	}
 	sh.leave(r)

@@ -19,9 +19,9 @@ type room struct {
 	held       bool // the last answer was that somebody has the key
 	late       bool // the last look had no usable answer
 	lastErr    error
-	leaseEnd   time.Time // when the lease of the foreign holder ends; zero: not known
+	lookBy     time.Time // look by then without being woken: the holder's lease ends; zero: not known
 	paced      time.Time // when the last look of a timetable was asked for
-	handovers  int       // in a row
+	streak     int       // releases in a row whose key went to this locker again
 
 	shared bool // referred to from outside the map
 	left   bool // not in the map any more
@@ -108,7 +108,7 @@ func (r *room) want() {
 func (r *room) took(l *Lock) {
 	r.owner = l
 	r.lookWanted, r.timedLook, r.held, r.late, r.lastErr = false, false, true, false, nil
-	r.leaseEnd = time.Time{}
+	r.lookBy = time.Time{}
 	r.refuseDue()
 }
 
@@ -152,7 +152,6 @@ func (r *room) settle(e *engine, w *waiter, a answer) leftover {
 		w.unanswered++
 	}
 	if a.verdict == lookGranted {
-		r.handovers = 0
 		if w.gone {
 			r.looker = w.lock // nobody looks until it is passed on
 			return passItOn
@@ -166,10 +165,13 @@ func (r *room) settle(e *engine, w *waiter, a answer) leftover {
 		r.remove(w)
 		r.want()
 	} else {
+		if a.verdict == lookHeld {
+			r.streak = 0
+		}
 		r.held, r.late, r.lastErr = a.verdict == lookHeld, a.verdict == lookLate, a.err
-		r.leaseEnd = time.Time{}
+		r.lookBy = time.Time{}
 		if a.grant.Left > 0 {
-			r.leaseEnd = time.Now().Add(a.grant.Left)
+			r.lookBy = time.Now().Add(a.grant.Left)
 		}
 		if r.watch.failed {
 			r.watch = watch{}
@@ -195,7 +197,7 @@ func (r *room) settleTransfer(w *waiter, a answer) leftover {
 		r.looker = w.lock
 		return passItOn
 	case a.verdict == lookGranted:
-		r.handovers++
+		r.streak++
 		r.give(w, a)
 		return nothingLeft
 	case a.perhapsStored():

@@ -182,21 +182,26 @@ func (w *waiter) decide(now time.Time) (do step, until time.Time, wake <-chan st
 		r.ask(w, now)
 	}
 	head := r.head == w
+	watchable := head && !r.watch.asked && w.e.able.watcher.on.Load()
 	if head && r.owner != nil {
 		r.lookWanted = false // nobody looks while a local lock holds the key
+		if watchable && r.streak >= w.e.handoverMax/2 {
+			r.watch.asked = true // to be woken when it is the turn of other processes
+			return stepWatch, until, nil
+		}
 	}
 	if head && r.owner == nil && r.looker == nil {
-		ended := !r.leaseEnd.IsZero() && !now.Before(r.leaseEnd)
+		ended := !r.lookBy.IsZero() && !now.Before(r.lookBy)
 		if r.lookWanted || ended {
 			r.timedLook = r.timedLook && !ended
 			r.lookWanted, r.looker = false, w.lock
 			return stepLook, until, nil
 		}
-		if r.held && !r.watch.asked && w.e.able.watcher.on.Load() {
+		if r.held && watchable {
 			r.watch.asked = true
 			return stepWatch, until, nil
 		}
-		until = earliest(until, r.leaseEnd)
+		until = earliest(until, r.lookBy)
 		wake = r.watch.wake
 	}
 	until = earliest(until, w.deadline)
@@ -294,7 +299,7 @@ func (w *waiter) attempt() {
 	defer func() { // also when the backend panics: the room must not wait for ever
 		w.shard.mu.Lock()
 		r := w.room
-		missed := a.verdict == lookGranted && r.timedLook && r.watch.wake != nil && !r.leaseEnd.IsZero()
+		missed := a.verdict == lookGranted && r.timedLook && r.watch.wake != nil && !r.lookBy.IsZero()
 		left := r.settle(w.e, w, a)
 		stop := r.unwatch()
 		w.shard.leave(r)

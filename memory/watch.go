@@ -64,8 +64,10 @@ func (b *Backend) unwatch(w *watcher) {
 	if !responsible {
 		return
 	}
-	at := s.leases.find(w.key)
-	if at < 0 || s.leases.list[at].ended(now) || s.leases.list[at].ends < q.told {
+	switch at := s.leases.find(w.key); {
+	case at >= 0 && s.leases.list[at].ended(now):
+		s.free(at) // wakes, and only once: a later sweep has no more to find
+	case at < 0 || s.leases.list[at].ends < q.told:
 		q.wake()
 	}
 }
