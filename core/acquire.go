@@ -84,18 +84,15 @@ func (e *engine) accept(ctx context.Context, l *Lock, a answer, now, waited time
 	case ctx.Err() != nil:
 		err = newWaitError(ctx, l.key, nil)
 	case now >= l.lease.end:
-		err = &LateError{Key: l.key, Attempts: attempts, Elapsed: now - a.sent}
+		err = &LateError{Key: l.key, Attempts: attempts, Elapsed: max(waited, now-a.sent)}
 	case e.closed.Load():
 		err = ErrClosed
 	}
 	if err == nil {
-		if e.hook != nil {
-			e.emit(Event{
-				Kind: EventAcquired, Key: l.key, TTL: l.askTTL,
-				Waited: waited, Attempts: attempts, Fence: l.fence,
-			})
-		}
-		if e.keeper.add(l, now) {
+		if e.begin(l, now, Event{
+			Kind: EventAcquired, Key: l.key, TTL: l.askTTL,
+			Waited: waited, Attempts: attempts, Fence: l.fence,
+		}) {
 			return nil
 		}
 		err = ErrClosed
@@ -107,6 +104,19 @@ func (e *engine) accept(ctx context.Context, l *Lock, a answer, now, waited time
 	}
 	e.emit(Event{Kind: EventAcquireFailed, Key: l.key, TTL: l.askTTL, Err: err, Waited: waited, Attempts: attempts})
 	return err
+}
+
+// begin starts to keep l, and reports that by ev before anything else that
+// happens to l; false if the locker was closed.
+func (e *engine) begin(l *Lock, now time.Duration, ev Event) bool {
+	l.mu.Lock()
+	kept := e.keeper.add(l, now)
+	direct := kept && l.noteDirect(ev)
+	l.mu.Unlock()
+	if direct {
+		l.deliverDirect(ev)
+	}
+	return kept
 }
 
 // tryAcquire looks once.

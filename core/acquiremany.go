@@ -198,6 +198,7 @@ func (e *engine) acquireInTurn(ctx context.Context, locks []*Lock, began time.Ti
 		} else {
 			err = e.acquire(waiting, l, time.Now(), began, unanswered)
 		}
+		ended := context.Cause(waiting)
 		stop(nil)
 		if err != nil {
 			e.dropAll(ctx, locks[:i])
@@ -206,6 +207,9 @@ func (e *engine) acquireInTurn(ctx context.Context, locks []*Lock, began time.Ti
 			}
 			if lost := firstLost(locks[:i]); lost != nil && ctx.Err() == nil {
 				return lost
+			}
+			if ended != nil && ctx.Err() == nil { // by Close: err looks like the end of the caller's context
+				err = ended
 			}
 			return nameKey(l.key, err)
 		}
@@ -248,7 +252,7 @@ func (e *engine) dropAll(ctx context.Context, locks []*Lock) {
 }
 
 func (e *engine) giveBackAll(ctx context.Context, locks []*Lock) {
-	eachAtOnce(locks, func(_ int, l *Lock) { e.giveBack(ctx, l) })
+	eachAtOnce(e, locks, func(_ int, l *Lock) { e.giveBack(ctx, l) })
 }
 
 // nameKey adds the key to an error that does not name it.
@@ -256,5 +260,5 @@ func nameKey(key string, err error) error {
 	if err == nil || errors.Is(err, ErrHeld) || errors.Is(err, ErrLate) || errors.Is(err, ErrLost) {
 		return err
 	}
-	return fmt.Errorf("locco: key %q: %w", key, err)
+	return &keyError{key, err}
 }

@@ -13,6 +13,10 @@ type Handle struct {
 	Token        string    `json:"token"`
 	Fence        int64     `json:"fence,omitzero"`
 	HoldDeadline time.Time `json:"holdDeadline,omitzero"` // wall clock; zero: none
+
+	// Ceiling is set when an extension had no answer. It may still be stored, at
+	// any time, so that no lease can be relied on for longer than it.
+	Ceiling time.Duration `json:"ceiling,omitzero"`
 }
 
 // Detach ends the hold here without freeing the key, so that another process can
@@ -29,6 +33,7 @@ func (l *Lock) Detach() (Handle, error) {
 	l.mu.Lock()
 	err := l.errNow()
 	ok, lost := l.lease.detach(now)
+	ceiling := l.lease.ceiling
 	switch {
 	case lost:
 		end = l.loseNow(now)
@@ -39,6 +44,7 @@ func (l *Lock) Detach() (Handle, error) {
 			Held: l.lease.heldFor(now), Outcome: OutcomeDetached,
 		})
 		end = signals{lock: l, err: ErrReleased, bound: l.takeBound()}
+		l.endExtendWait()
 	}
 	l.e.keeper.reset(l, now)
 	l.mu.Unlock()
@@ -47,7 +53,7 @@ func (l *Lock) Detach() (Handle, error) {
 	if err != nil {
 		return Handle{}, err
 	}
-	return Handle{Key: l.key, Token: l.token, Fence: l.fence, HoldDeadline: deadline}, nil
+	return Handle{Key: l.key, Token: l.token, Fence: l.fence, HoldDeadline: deadline, Ceiling: ceiling}, nil
 }
 
 // Attach takes over a detached lock by an extension: its lease is ttl from now.
@@ -56,7 +62,8 @@ func (l *Lock) Detach() (Handle, error) {
 //
 // The error matches [ErrLost] when the key is no longer that of h or the hold
 // deadline has passed; for the rest see [Locker.Acquire]. After a driver's error
-// Attach may be called again while the lease lasts.
+// Attach may be called again while the lease lasts; the extension of the failed
+// call may still be stored, so lower the Ceiling of h to its ttl first.
 func (lr *Locker) Attach(ctx context.Context, h Handle, ttl time.Duration, opts ...HoldOption) (*Lock, error) {
 	if err := checkContext(ctx); err != nil {
 		return nil, err
@@ -74,6 +81,11 @@ func (lr *Locker) Attach(ctx context.Context, h Handle, ttl time.Duration, opts 
 	if h.Fence < 0 || h.Fence > maxFence {
 		return nil, &ValidationError{Field: "fence", Value: h.Fence, Rule: "must be 0 to 2^53-1"}
 	}
+	if h.Ceiling != 0 {
+		if err := checkDuration("ceiling", h.Ceiling, minDuration); err != nil {
+			return nil, err
+		}
+	}
 	e := lr.e
 	if e.closed.Load() {
 		return nil, ErrClosed
@@ -83,11 +95,11 @@ func (lr *Locker) Attach(ctx context.Context, h Handle, ttl time.Duration, opts 
 	}
 	ask, limit := ttl, time.Duration(0)
 	if !h.HoldDeadline.IsZero() {
-		limit = time.Until(h.HoldDeadline)
+		limit = min(time.Until(h.HoldDeadline), MaxDuration)
 		if limit < minDuration {
 			return nil, &LostError{Key: h.Key, Reason: ReasonMaxHold}
 		}
-		ask = min(ttl, limit)
+		ask = min(ttl, reaching(limit))
 	}
 	l := &Lock{e: e, settings: s, key: h.Key, token: h.Token, askTTL: ttl, fence: h.Fence, attempts: 1, index: -1}
 	var sent time.Duration
@@ -105,6 +117,9 @@ func (lr *Locker) Attach(ctx context.Context, h Handle, ttl time.Duration, opts 
 	}
 	now := e.now()
 	l.lease = newLease(sent, now, ttl, s)
+	if l.lease.ceiling = h.Ceiling; h.Ceiling > 0 {
+		ask = min(ask, h.Ceiling)
+	}
 	l.lease.limit(ask, limit)
 	switch {
 	case !ours:
@@ -113,10 +128,7 @@ func (lr *Locker) Attach(ctx context.Context, h Handle, ttl time.Duration, opts 
 		return nil, &LostError{Key: h.Key, Reason: ReasonLateExtend}
 	}
 	e.enterOwner(l)
-	if e.hook != nil {
-		e.emit(Event{Kind: EventAcquired, Key: l.key, TTL: ttl, Attempts: 1, Fence: l.fence})
-	}
-	if !e.keeper.add(l, now) {
+	if !e.begin(l, now, Event{Kind: EventAcquired, Key: l.key, TTL: ttl, Attempts: 1, Fence: l.fence}) {
 		e.vacate(l, 0, 0)
 		return nil, ErrClosed
 	}

@@ -68,11 +68,14 @@ func (a *ability[T]) unsupported(e *engine, err error) bool {
 	if !errors.Is(err, errors.ErrUnsupported) {
 		return false
 	}
-	if a.on.CompareAndSwap(true, false) {
+	if a.turnOff() {
 		e.emit(Event{Kind: EventNotice, Err: err})
 	}
 	return true
 }
+
+// turnOff reports whether the ability was on.
+func (a *ability[T]) turnOff() bool { return a.on.CompareAndSwap(true, false) }
 
 func newEngine(backend Backend, c *config) *engine {
 	e := &engine{
@@ -230,13 +233,13 @@ func (t *tally) done() {
 	t.mu.Unlock()
 }
 
-// wait returns when nothing is under way, or with the error of ctx.
-func (t *tally) wait(ctx context.Context) error {
+// wait returns when nothing is under way, or false when ctx ended first.
+func (t *tally) wait(ctx context.Context) bool {
 	for {
 		t.mu.Lock()
 		if t.n == 0 {
 			t.mu.Unlock()
-			return nil
+			return true
 		}
 		if t.zero == nil {
 			t.zero = make(chan struct{})
@@ -246,7 +249,7 @@ func (t *tally) wait(ctx context.Context) error {
 		select {
 		case <-zero:
 		case <-ctx.Done():
-			return context.Cause(ctx)
+			return false
 		}
 	}
 }

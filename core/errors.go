@@ -4,7 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
+	"strings"
 	"time"
+	"unicode/utf8"
 )
 
 // Sentinels for [errors.Is]. The types [HeldError], [LateError], [LostError]
@@ -62,7 +65,7 @@ func (e *LateError) Error() string {
 	if e.Err == nil {
 		return fmt.Sprintf("locco: the answer for %q came after its lease could have ended (elapsed %v)", e.Key, e.Elapsed)
 	}
-	return fmt.Sprintf("locco: no answer for %q within the call timeout (elapsed %v): %v", e.Key, e.Elapsed, e.Err)
+	return fmt.Sprintf("locco: no answer for %q within the call timeout (elapsed %v): %s", e.Key, e.Elapsed, inner(e.Err))
 }
 
 // Is reports whether target is [ErrLate].
@@ -70,7 +73,8 @@ func (e *LateError) Is(target error) bool { return target == ErrLate }
 
 // Unwrap returns the driver's error. It matches what the driver's error
 // matches, except [context.DeadlineExceeded] and [context.Canceled]: a timeout
-// of ours must not look like the end of the caller's context.
+// of ours must not look like the end of the caller's context; and except
+// [ErrHeld].
 func (e *LateError) Unwrap() error {
 	if e.Err == nil {
 		return nil
@@ -78,13 +82,18 @@ func (e *LateError) Unwrap() error {
 	return innerTimeout{e.Err}
 }
 
-// innerTimeout hides from [errors.Is] that err is a context's error.
+// innerTimeout hides from [errors.Is] that err is a context's error, or says
+// that the key is held.
 type innerTimeout struct{ err error }
 
 func (e innerTimeout) Error() string { return e.err.Error() }
 
 func (e innerTimeout) Is(target error) bool {
-	return target != context.DeadlineExceeded && target != context.Canceled && errors.Is(e.err, target)
+	switch target {
+	case context.DeadlineExceeded, context.Canceled, ErrHeld:
+		return false
+	}
+	return errors.Is(e.err, target)
 }
 
 func (e innerTimeout) As(target any) bool { return errors.As(e.err, target) }
@@ -110,7 +119,7 @@ func (e *LostError) Error() string {
 		text += ", the callback completed"
 	}
 	if e.Err != nil {
-		text += ": " + e.Err.Error()
+		text += ": " + inner(e.Err)
 	}
 	return text
 }
@@ -147,7 +156,7 @@ type ValidationError struct {
 func (e *ValidationError) Error() string {
 	text := fmt.Sprintf("locco: invalid %s %s: %s", e.Field, printValue(e.Value), e.Rule)
 	if e.Err != nil {
-		text += ": " + e.Err.Error()
+		text += ": " + inner(e.Err)
 	}
 	return text
 }
@@ -161,16 +170,38 @@ func (e *ValidationError) Unwrap() error { return e.Err }
 // printValue keeps the text short whatever the value is: a key of a megabyte
 // must not become a log line of one.
 func printValue(v any) string {
-	text := fmt.Sprintf("%v", v)
-	if s, ok := v.(string); ok {
-		text = fmt.Sprintf("%q", s)
+	text, quoted := v.(string)
+	if !quoted {
+		text = fmt.Sprintf("%v", v)
 	}
 	const most = 80
+	rest := ""
 	if len(text) > most {
-		text = fmt.Sprintf("%s… (%d bytes)", text[:most], len(text))
+		cut := most
+		for cut > most-utf8.UTFMax && !utf8.RuneStart(text[cut]) {
+			cut--
+		}
+		text, rest = text[:cut], fmt.Sprintf("… (%d bytes)", len(text))
 	}
-	return text
+	if quoted {
+		text = strconv.Quote(text)
+	}
+	return text + rest
 }
+
+// inner is the text of err inside that of another error of ours: the prefix
+// stands once, in front.
+func inner(err error) string { return strings.TrimPrefix(err.Error(), "locco: ") }
+
+// keyError adds the key to an error that does not name it.
+type keyError struct {
+	key string
+	err error
+}
+
+func (e *keyError) Error() string { return fmt.Sprintf("locco: key %q: %s", e.key, inner(e.err)) }
+
+func (e *keyError) Unwrap() error { return e.err }
 
 // waitError is the error of a call whose context ended. It matches the
 // context's cause and its Err, and the answer of the last look if contention
@@ -187,9 +218,9 @@ func newWaitError(ctx context.Context, key string, held error) error {
 }
 
 func (e *waitError) Error() string {
-	text := fmt.Sprintf("locco: waiting for %q: %v", e.key, e.cause)
+	text := fmt.Sprintf("locco: waiting for %q: %s", e.key, inner(e.cause))
 	if e.held != nil {
-		text += ": " + e.held.Error()
+		text += ": " + inner(e.held)
 	}
 	return text
 }

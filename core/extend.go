@@ -37,42 +37,60 @@ func (l *Lock) Extend(ctx context.Context, ttl time.Duration) error {
 	if x.lock == nil {
 		return err
 	}
-	return l.e.await(ctx, l.key, func() error { return l.e.extendOne(ctx, x) })
+	return l.e.await(ctx, l.key, func() error {
+		err := l.e.extendOne(ctx, x)
+		l.deliver()
+		return err
+	})
 }
 
 // startExtend reserves the next extension, after the one under way: the server
-// might see two requests in another order than they were made. A zero extension
-// means that there is nothing to send, and err is the result.
-func (l *Lock) startExtend(ctx context.Context, ttl time.Duration) (extension, error) {
-	l.mu.Lock()
-	for l.lease.extending {
-		if l.extendWait == nil {
-			l.extendWait = make(chan struct{})
+// might see two requests in another order than they were made. It does not wait
+// longer than the hold lasts. A zero extension means that there is nothing to
+// send, and err is the result.
+func (l *Lock) startExtend(ctx context.Context, ttl time.Duration) (x extension, err error) {
+	for {
+		x, busy, err := l.reserve(ttl)
+		if busy == nil {
+			if x.lock == nil { // else its own answer first: a hook may extend, too
+				l.deliver()
+			}
+			return x, err
 		}
-		answered := l.extendWait
-		l.mu.Unlock()
 		select {
-		case <-answered:
+		case <-busy:
 		case <-ctx.Done():
 			return extension{}, newWaitError(ctx, l.key, nil)
 		}
-		l.mu.Lock()
 	}
+}
+
+// reserve is startExtend without the wait: if an extension is under way, busy is
+// closed when its answer was taken in or the hold is over. deliver is to follow.
+func (l *Lock) reserve(ttl time.Duration) (x extension, busy <-chan struct{}, err error) {
 	now := l.e.now()
+	l.mu.Lock()
+	if l.lease.extending && l.lease.phase == phaseHeld {
+		if l.extendWait == nil {
+			l.extendWait = make(chan struct{})
+		}
+		busy = l.extendWait
+		l.mu.Unlock()
+		return extension{}, busy, nil
+	}
 	ask, step, lost := l.lease.extendStart(now, ttl)
 	var end signals
 	if lost {
 		end = l.loseNow(now)
 	}
 	l.e.keeper.reset(l, now)
-	err := l.errNow()
+	err = l.errNow()
 	l.mu.Unlock()
 	end.fire()
-	l.deliver()
 	if step == extendSend {
-		return extension{l, ask}, nil
+		return extension{l, ask}, nil, nil
 	}
-	return extension{}, err
+	return extension{}, nil, err
 }
 
 // leaving is asked just before an extension is sent: what startExtend allowed
@@ -89,8 +107,8 @@ func (l *Lock) leaving() error {
 	return l.errNow()
 }
 
-// endExtendWait lets those go on who wait for the extension under way. It is
-// called with the mutex.
+// endExtendWait lets those go on who wait for the extension under way: it has
+// its answer, or the hold is over. It is called with the mutex.
 func (l *Lock) endExtendWait() {
 	if l.extendWait != nil {
 		close(l.extendWait)

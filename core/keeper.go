@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"container/heap"
 	"context"
+	"errors"
 	"slices"
 	"sync"
 	"time"
@@ -188,21 +189,34 @@ type extension struct {
 	ask  time.Duration
 }
 
-// send sends extensions without waiting for their answers.
+// send sends extensions, without waiting for their answers where that may take
+// time.
 func (e *engine) send(extensions []extension) {
+	if e.able.immediate {
+		e.extendNow(context.Background(), extensions) // events report the answers
+		return
+	}
 	for _, batch := range e.batches(extensions) {
-		e.run(func() { e.extendBatch(context.Background(), batch) }) // events report the answers
+		e.goBackground(func() { e.extendNow(context.Background(), batch) })
 	}
 }
 
-// extendNow sends extensions and waits for their answers; the errors are in no
-// order.
+// extendNow sends extensions, all at once, and waits for their answers; the
+// errors are in no order.
 func (e *engine) extendNow(ctx context.Context, extensions []extension) []error {
-	var errs []error
-	for _, batch := range e.batches(extensions) {
-		errs = append(errs, e.extendBatch(ctx, batch)...)
+	errs := e.extendEach(ctx, extensions)
+	for _, x := range extensions { // when all answers are taken in: hooks may take their time
+		x.lock.deliver()
 	}
 	return errs
+}
+
+// extendEach is extendNow, but deliver is to follow.
+func (e *engine) extendEach(ctx context.Context, extensions []extension) []error {
+	batches := e.batches(extensions)
+	errs := make([][]error, len(batches))
+	eachAtOnce(e, batches, func(i int, batch []extension) { errs[i] = e.extendBatch(ctx, batch) })
+	return slices.Concat(errs...)
 }
 
 // batches parts extensions into those that share a call: all whose call may
@@ -227,17 +241,8 @@ func (e *engine) batches(extensions []extension) [][]extension {
 	return batches
 }
 
-// run runs f on a goroutine of its own where it may block.
-func (e *engine) run(f func()) {
-	if e.able.immediate {
-		f()
-		return
-	}
-	e.goBackground(f)
-}
-
 // extendOne makes one extension and takes in its answer. The error is what
-// [Lock.Extend] returns.
+// [Lock.Extend] returns. deliver is to follow.
 func (e *engine) extendOne(values context.Context, x extension) error {
 	if err := x.lock.leaving(); err != nil {
 		return err
@@ -248,22 +253,21 @@ func (e *engine) extendOne(values context.Context, x extension) error {
 	ours, err := e.backend.Extend(call, e.leaseFor(x.lock, x.ask))
 	err = callError(call, x.lock.key, err)
 	call.finish()
-	err = x.lock.extended(sent, x.ask, ours, err)
-	x.lock.deliver()
-	return err
+	return x.lock.extended(sent, x.ask, ours, err)
 }
 
 // extendBatch makes several extensions in one call and takes in their answers.
-// The errors are those of extendOne, in no order.
+// The errors are those of extendOne with their keys, in no order. deliver is to
+// follow.
 func (e *engine) extendBatch(values context.Context, batch []extension) []error {
 	if len(batch) == 1 {
-		return []error{e.extendOne(values, batch[0])}
+		return []error{nameKey(batch[0].lock.key, e.extendOne(values, batch[0]))}
 	}
 	var errs []error
 	batch = slices.DeleteFunc(slices.Clone(batch), func(x extension) bool {
 		err := x.lock.leaving()
 		if err != nil {
-			errs = append(errs, err)
+			errs = append(errs, nameKey(x.lock.key, err))
 		}
 		return err != nil
 	})
@@ -278,19 +282,26 @@ func (e *engine) extendBatch(values context.Context, batch []extension) []error 
 	call := newCallContext(values, now, e.callLimit(batch[0].ask))
 	sent := e.at(now)
 	verdicts := e.able.manyExtender.impl.ExtendMany(call, leases)
+	var alone []extension
 	for i, x := range batch {
 		v := Verdict{Err: errNoVerdict}
 		if i < len(verdicts) {
 			v = verdicts[i]
 		}
-		if e.able.manyExtender.unsupported(e, v.Err) {
-			v.OK, v.Err = e.backend.Extend(call, leases[i])
+		if errors.Is(v.Err, errors.ErrUnsupported) {
+			alone = append(alone, x)
+			continue
 		}
-		errs = append(errs, x.lock.extended(sent, x.ask, v.OK, callError(call, x.lock.key, v.Err)))
+		err := x.lock.extended(sent, x.ask, v.OK, callError(call, x.lock.key, v.Err))
+		errs = append(errs, nameKey(x.lock.key, err))
 	}
 	call.finish()
-	for _, x := range batch { // when all answers are taken in: hooks may take their time
-		x.lock.deliver()
+	if len(alone) > 0 {
+		missing := e.able.manyExtender.turnOff()
+		errs = append(errs, e.extendEach(values, alone)...)
+		if missing { // last: a hook may take its time
+			e.emit(Event{Kind: EventNotice, Err: errors.ErrUnsupported})
+		}
 	}
 	return errs
 }

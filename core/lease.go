@@ -46,6 +46,10 @@ const (
 // moment that the request left: 1 % less, for a clock that runs slow (spec 1.4).
 func trusted(ttl time.Duration) time.Duration { return ttl - ttl/100 }
 
+// reaching is the lease to ask for so that what can be trusted of it is span:
+// the hundredth that trusted takes off is put on top.
+func reaching(span time.Duration) time.Duration { return span + span/99 + 1 }
+
 // lease is the state machine. Its zero value is not useful; see newLease.
 type lease struct {
 	phase  phase
@@ -64,9 +68,10 @@ type lease struct {
 	every   time.Duration // explicit interval; 0: a third of the lease
 	next    time.Duration // when the next extension is due; 0: none
 
-	renew     bool // extended by the keeper
-	extending bool // an extension waits for its answer
-	settled   bool // the backend has answered a release; nothing more to send
+	renew     bool          // extended by the keeper
+	extending bool          // an extension waits for its answer
+	asked     time.Duration // by that extension
+	settled   bool          // the backend has answered a release; nothing more to send
 }
 
 // newLease is the lease of a grant whose request left at sent and whose answer
@@ -208,18 +213,19 @@ func (le *lease) extendStart(now, ttl time.Duration) (ask time.Duration, step ex
 		if left < minDuration {
 			return 0, extendLost, le.lose(now, ReasonMaxHold)
 		}
-		// The backend is asked for the hundredth that trusted takes off again,
-		// so that one extension reaches the deadline.
-		if most := left + left/99 + 1; ask > most {
+		if trusted(ask) >= left {
 			if le.end >= le.holdEnd {
 				le.ttl = ttl
 				return 0, extendNone, false
 			}
-			ask = most
+			ask = min(ask, reaching(left))
 		}
 	}
 	le.ttl = ttl
-	le.extending = true
+	le.extending, le.asked = true, ask
+	// From here on a shorter lease than the present one may be stored, whenever
+	// the answer comes.
+	le.end = min(le.end, now+trusted(ask))
 	return ask, extendSend, false
 }
 
@@ -241,9 +247,7 @@ func (le *lease) extendDone(now, sent, ask time.Duration, ours bool, err error) 
 		// be relied on for longer than that one would last.
 		le.cause = err
 		le.end = min(le.end, sent+trusted(ask))
-		if le.ceiling == 0 || ask < le.ceiling {
-			le.ceiling = ask
-		}
+		le.lower(ask)
 		if le.plan(); le.next != 0 {
 			le.next = now + le.interval()/3
 		}
@@ -264,6 +268,13 @@ func (le *lease) extendDone(now, sent, ask time.Duration, ours bool, err error) 
 	lost = le.observe(now)
 	le.extending = false
 	return err == nil && !lost, lost
+}
+
+// lower notes that an extension for ask has no answer.
+func (le *lease) lower(ask time.Duration) {
+	if le.ceiling == 0 || ask < le.ceiling {
+		le.ceiling = ask
+	}
 }
 
 // checkDone takes in whether the backend still has the key in our name.
@@ -332,6 +343,9 @@ func (le *lease) detach(now time.Duration) (ok, lost bool) {
 		return false, lost
 	}
 	le.phase, le.settled, le.stopped = phaseReleased, true, now
+	if le.extending { // nobody waits for its answer any more
+		le.lower(le.asked)
+	}
 	return true, false
 }
 

@@ -407,17 +407,6 @@ func TestLeaseReasons(t *testing.T) {
 			le.extendStart(t0+5*s1, time.Hour)
 			le.extendDone(t0+5*s1, t0+5*s1, time.Hour, true, nil)
 		}, time.Minute, ReasonMaxHold},
-		{"MaxHoldWhileExtending", auto, func(le *lease) {
-			le.extendStart(t0+5*s1, time.Hour)
-			le.extendDone(t0+5*s1, t0+5*s1, time.Hour, true, nil)
-			le.extendStart(t0+6*s1, s1) // shorter, so it is sent
-		}, time.Minute, ReasonMaxHold},
-		{"MaxHoldAfterFailure", auto, func(le *lease) {
-			le.extendStart(t0+5*s1, time.Hour)
-			le.extendDone(t0+5*s1, t0+5*s1, time.Hour, true, nil)
-			le.extendStart(t0+6*s1, 54*s1+600*ms)
-			le.extendDone(t0+7*s1, t0+6*s1, 54*s1+600*ms, false, errDriver)
-		}, time.Minute, ReasonMaxHold},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
@@ -445,10 +434,15 @@ func TestLeaseReasons(t *testing.T) {
 // spec 4.1, 4.3
 func TestLeaseClamp(t *testing.T) {
 	t.Parallel()
-	// A hold of 100 s whose lease was extended at t0 to t0+49.5s; far is one
-	// that has its deadline as its end already.
+	// A hold of 100 s whose lease ends at t0+49.5s; or half a millisecond before
+	// the deadline; or, by an extension, at the deadline.
 	near := func() lease {
 		return newLease(t0, t0, 50*s1, &settings{autoExtend: true, maxHold: 100 * s1})
+	}
+	late := func() lease {
+		le := near()
+		le.end = le.holdEnd - ms/2
+		return le
 	}
 	far := func() lease {
 		le := near()
@@ -469,7 +463,10 @@ func TestLeaseClamp(t *testing.T) {
 		// can be trusted of it reaches the deadline.
 		{"BeyondDeadline", near, 40 * s1, time.Hour, extendSend, 60*s1 + 60*s1/99 + 1},
 		{"WithinMargin", near, 40 * s1, 60500 * ms, extendSend, 60500 * ms},
-		{"OneMillisecondLeft", far, 99999 * ms, ms / 2 * 2, extendSend, ms},
+		{"OneMillisecondLeft", late, 99999 * ms, 2 * ms, extendSend, ms + ms/99 + 1},
+		{"OneMillisecondNothingToGain", far, 99999 * ms, 2 * ms, extendNone, 0},
+		{"ReachesDeadlineAgain", far, 100*s1 - 99*ms, 100 * ms, extendNone, 0},
+		{"ReachesDeadline", late, 100*s1 - 99*ms, 100 * ms, extendSend, 100 * ms},
 		{"LessThanOneMillisecond", far, 99999*ms + 1, ms, extendLost, 0},
 		{"AtDeadline", far, 100 * s1, ms, extendLost, 0},
 		{"NothingToGain", far, 40 * s1, time.Hour, extendNone, 0},
@@ -510,40 +507,68 @@ func TestLeaseClamp(t *testing.T) {
 	}
 }
 
-// A lease that runs to the hold deadline needs no heartbeat, also after an
-// extension of it that failed: nothing could be gained any more.
+// A lease that runs to the hold deadline needs no heartbeat; one that was cut
+// short on purpose needs it again, up to the deadline.
 //
-// spec 4.3, 4.4
-func TestLeaseNoHeartbeatAtTheDeadline(t *testing.T) {
+// spec 4.2, 4.3
+func TestLeaseHeartbeatAtTheDeadline(t *testing.T) {
 	t.Parallel()
 	le := newLease(t0, t0, 10*s1, &settings{autoExtend: true, maxHold: 99 * s1})
-	now := t0 + s1 // 98 s are left
-	ask, step, _ := le.extendStart(now, time.Hour)
-	if step != extendSend {
-		t.Fatalf("step = %v; want send", step)
-	}
+	now := t0 + s1
+	ask, _, _ := le.extendStart(now, time.Hour)
 	le.extendDone(now, now, ask, true, nil)
-	if at, ok := le.due(); !ok || at != le.holdEnd || le.next != 0 {
+	if at, ok := le.due(); !ok || at != t0+99*s1 || le.next != 0 {
 		t.Fatalf("due, ok, next = %v, %v, %v; want the deadline, no heartbeat", at, ok, le.next)
 	}
-	// Just short enough to be sent, just long enough to reach the deadline.
-	now = t0 + 99*s1 - 99*ms
-	if _, step, _ = le.extendStart(now, 100*ms); step != extendSend {
-		return // not sent at all: as good
+	now = t0 + 50*s1
+	le.extendStart(now, 9*s1)
+	le.extendDone(now, now, 9*s1, true, nil)
+	if at, ok := le.due(); !ok || at != now+3*s1 {
+		t.Fatalf("due, ok = %v, %v; want a third of 9s later", at-now, ok)
 	}
-	le.extendDone(now, now, 100*ms, false, errDriver)
-	for i := range 3 {
-		at, ok := le.due()
-		if !ok || at >= le.end {
-			return
+	for range 100 {
+		at, _ := le.due()
+		if at == le.holdEnd {
+			break
 		}
-		if _, step, _ = le.extendStart(at, le.ttl); step == extendNone {
-			if again, _ := le.due(); again <= at {
-				t.Fatalf("tick %d at %v changed nothing, and the next is due at %v", i, at-t0, again-t0)
+		ask, step, _ := le.extendStart(at, le.ttl)
+		if step != extendSend {
+			t.Fatalf("tick at %v = %v; want send", at-t0, step)
+		}
+		le.extendDone(at, at, ask, true, nil)
+	}
+	if le.end != t0+99*s1 {
+		t.Errorf("end = %v; want the deadline", le.end-t0)
+	}
+}
+
+// While an extension to a shorter lease is under way, the backend may have taken
+// it in already: the holder does not believe in the longer one any more.
+//
+// spec 1.4, 1.6, 5.3
+func TestLeaseShorterOneUnderWay(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		name     string
+		ttl, end time.Duration
+	}{
+		{"Shorter", 2 * s1, s1 + 1980*ms},
+		{"Longer", 20 * s1, 9900 * ms},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			le := lock10s(settings{})
+			le.extendStart(t0+s1, tc.ttl)
+			if le.end != t0+tc.end || le.remaining(t0+s1) != tc.end-s1 {
+				t.Errorf("end, remaining = %v, %v; want %v, %v", le.end-t0, le.remaining(t0+s1), tc.end, tc.end-s1)
 			}
-			continue
-		}
-		le.extendDone(at, at, 100*ms, false, errDriver)
+			if at, ok := le.due(); !ok || at != le.end {
+				t.Errorf("due = %v, %v; want the end", at-t0, ok)
+			}
+			if !le.observe(t0+tc.end) || le.reason != ReasonLateExtend {
+				t.Errorf("reason at the end = %q; want late-extend", le.reason)
+			}
+		})
 	}
 }
 
@@ -666,8 +691,9 @@ func TestLeaseDue(t *testing.T) {
 	})
 }
 
-// A new lease counts from its request, one that was refused an answer from the
-// moment that its request could have been served.
+// A new lease counts from its request. A request without an answer may be served
+// at any time from then on, and the lease that it sets must not end earlier than
+// the holder believes.
 //
 // spec 1.4, 1.6, 4.1, 4.4
 func TestLeaseExtended(t *testing.T) {

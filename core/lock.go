@@ -31,7 +31,7 @@ type Lock struct {
 	lostChan   chan struct{} // made by Lost
 	onLoss     []func()      // of sets
 	bound      *binding      // the first of a list
-	extendWait chan struct{} // closed when the extension under way has its answer; made by who waits
+	extendWait chan struct{} // closed by endExtendWait; made by who waits
 	shared     *sharedResult // the release under way, if somebody else waits for it
 	events     []Event       // to be delivered, in order
 	delivering bool
@@ -241,12 +241,12 @@ func (l *Lock) check(ctx context.Context) error {
 	now := l.e.now()
 	var end signals
 	l.mu.Lock()
-	if err == nil {
-		if l.lease.checkDone(now, ours) {
-			end = l.loseNow(now)
-			l.e.keeper.reset(l, now)
-		}
-		err = l.errNow()
+	if l.lease.checkDone(now, ours || err != nil) {
+		end = l.loseNow(now)
+		l.e.keeper.reset(l, now)
+	}
+	if over := l.errNow(); over != nil {
+		err = over // it ended meanwhile, whatever the driver says
 	}
 	l.mu.Unlock()
 	end.fire()
@@ -269,6 +269,7 @@ func (l *Lock) loseNow(now time.Duration) signals {
 	})
 	end := signals{lock: l, err: l.lostErr, lost: l.lostChan, onLoss: l.onLoss, bound: l.takeBound()}
 	l.onLoss = nil
+	l.endExtendWait()
 	return end
 }
 

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"sync"
 	"time"
@@ -169,8 +170,9 @@ func (lr *Locker) Close(ctx context.Context) error {
 	e.keeper.close()
 	e.endWaits()
 	var (
-		mu    sync.Mutex // guards errs
+		mu    sync.Mutex // guards errs and left
 		errs  []error
+		left  bool // a lock, because ctx ended before its turn
 		slots = make(chan struct{}, atOnce)
 	)
 	locks := e.keeper.held()
@@ -184,28 +186,39 @@ func (lr *Locker) Close(ctx context.Context) error {
 		e.goBackground(func() {
 			slots <- struct{}{}
 			defer func() { <-slots }()
-			if ctx.Err() != nil {
-				return
+			over := ctx.Err() != nil
+			var err error
+			if !over {
+				err = l.Release(ctx)
 			}
-			if err := l.Release(ctx); err != nil {
-				mu.Lock()
+			mu.Lock()
+			defer mu.Unlock()
+			left = left || over
+			if err != nil {
 				errs = append(errs, err)
-				mu.Unlock()
 			}
 		})
 	}
-	err := e.callbacks.wait(ctx)
-	if err == nil {
-		err = e.background.wait(ctx)
-	}
-	if err != nil {
-		for _, l := range e.keeper.held() {
-			l.setRenewal(false)
-		}
-	}
+	done := e.callbacks.wait(ctx) && e.background.wait(ctx)
 	mu.Lock()
 	defer mu.Unlock()
-	return errors.Join(append(errs[:len(errs):len(errs)], err)...)
+	if done && !left {
+		return errors.Join(errs...)
+	}
+	for _, l := range e.keeper.held() {
+		l.setRenewal(false)
+	}
+	return errors.Join(append(errs[:len(errs):len(errs)], newCloseError(ctx))...)
+}
+
+// newCloseError is the error of a Close whose context ended. It matches the
+// context's cause and its Err.
+func newCloseError(ctx context.Context) error {
+	cause, err := context.Cause(ctx), ctx.Err()
+	if errors.Is(cause, err) {
+		return fmt.Errorf("locco: closing: %w", cause)
+	}
+	return fmt.Errorf("locco: closing: %w (%w)", cause, err)
 }
 
 // atOnce bounds how many releases of a set or of Close are under way together.
@@ -214,17 +227,26 @@ const atOnce = 64
 // defaultHandoverLimit is the default of WithHandoverLimit.
 const defaultHandoverLimit = 8
 
-// endWaits makes every waiter of the locker see that it was closed.
+// endWaits takes every waiter of the locker out of its queue, so that Close waits
+// for what they leave behind, whenever their goroutines run.
 func (e *engine) endWaits() {
 	for i := range e.shards {
 		sh := &e.shards[i]
+		var ends []func()
 		sh.mu.Lock()
 		for _, r := range sh.rooms {
-			for w := r.head; w != nil; w = w.next {
+			for r.head != nil {
+				w := r.head
+				w.err = ErrClosed
+				left, stop := w.leave()
 				w.signal()
+				ends = append(ends, func() { w.finish(left, stop) })
 			}
 		}
 		sh.mu.Unlock()
+		for _, end := range ends {
+			end()
+		}
 	}
 }
 
@@ -249,10 +271,8 @@ func (c *config) validate(backend Backend) error {
 			return &ValidationError{Field: "backend", Value: nil, Rule: "must be set up right", Err: err}
 		}
 	}
-	if c.prefix != "" {
-		if err := checkKey(c.prefix); err != nil {
-			return &ValidationError{Field: "WithPrefix", Value: c.prefix, Rule: "must be a part of a valid key", Err: err}
-		}
+	if rule := keyRule(c.prefix); rule != "" {
+		return &ValidationError{Field: "WithPrefix", Value: c.prefix, Rule: rule}
 	}
 	if err := checkDuration("WithCallTimeout", c.callTimeout, minDuration); err != nil {
 		return err

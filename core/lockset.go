@@ -147,25 +147,50 @@ func (s *LockSet) Extend(ctx context.Context, ttl time.Duration) error {
 	return s.locks[0].e.extendAll(ctx, s.locks, ttl)
 }
 
-// extendAll extends locks together and joins the errors.
+// extendAll extends locks together and joins the errors. Where an extension is
+// under way already, the next one follows by itself and holds up no other.
 func (e *engine) extendAll(ctx context.Context, locks []*Lock, ttl time.Duration) error {
-	var errs []error
-	var extensions []extension
+	var (
+		errs       []error
+		extensions []extension
+		later      []*Lock
+	)
 	for _, l := range locks {
-		x, err := l.startExtend(ctx, ttl)
+		x, busy, err := l.reserve(ttl)
 		switch {
+		case busy != nil:
+			later = append(later, l)
 		case x.lock != nil:
 			extensions = append(extensions, x)
 		case err != nil:
 			errs = append(errs, nameKey(l.key, err))
 		}
 	}
-	if len(extensions) > 0 {
-		errs = append(errs, e.await(ctx, locks[0].key, func() error {
-			return errors.Join(e.extendNow(ctx, extensions)...)
-		}))
+	if len(extensions)+len(later) > 0 {
+		errs = append(errs, e.await(ctx, locks[0].key, func() error { return e.extendBoth(ctx, extensions, later, ttl) }))
+	}
+	for _, l := range locks {
+		l.deliver()
 	}
 	return errors.Join(errs...)
+}
+
+func (e *engine) extendBoth(ctx context.Context, extensions []extension, later []*Lock, ttl time.Duration) error {
+	errs := make([]error, len(later))
+	var group sync.WaitGroup
+	for i, l := range later {
+		group.Go(func() {
+			x, err := l.startExtend(ctx, ttl)
+			if x.lock != nil {
+				err = e.extendOne(ctx, x)
+				l.deliver()
+			}
+			errs[i] = nameKey(l.key, err)
+		})
+	}
+	now := e.extendNow(ctx, extensions)
+	group.Wait()
+	return errors.Join(append(now, errs...)...)
 }
 
 // Release is [Lock.Release] for every lock of the set, several at a time. It
@@ -181,36 +206,43 @@ func (s *LockSet) Release(ctx context.Context) error {
 }
 
 func releaseAll(ctx context.Context, locks []*Lock) error {
+	if len(locks) == 0 {
+		return nil
+	}
 	errs := make([]error, len(locks))
-	eachAtOnce(locks, func(i int, l *Lock) { errs[i] = nameKey(l.key, l.Release(ctx)) })
+	eachAtOnce(locks[0].e, locks, func(i int, l *Lock) { errs[i] = nameKey(l.key, l.Release(ctx)) })
 	return errors.Join(errs...)
 }
 
-// eachAtOnce calls f for every lock, several at a time where f may block.
-func eachAtOnce(locks []*Lock, f func(i int, l *Lock)) {
-	if len(locks) < 2 || locks[0].e.able.immediate {
-		for i, l := range locks {
-			f(i, l)
+// eachAtOnce calls f for every item, several at a time where f may block.
+func eachAtOnce[T any](e *engine, items []T, f func(i int, item T)) {
+	if len(items) < 2 || e.able.immediate {
+		for i, item := range items {
+			f(i, item)
 		}
 		return
 	}
 	slots := make(chan struct{}, atOnce)
 	var group sync.WaitGroup
-	for i, l := range locks {
+	for i, item := range items {
 		slots <- struct{}{}
 		group.Go(func() {
 			defer func() { <-slots }()
-			f(i, l)
+			f(i, item)
 		})
 	}
 	group.Wait()
 }
 
-// lost returns the first loss, or nil.
-func (s *LockSet) lost() *LostError {
-	var lost *LostError
-	if errors.As(s.Err(), &lost) {
-		return lost
+// spoiled is that of a Lock: for the first loss if that counts, else for any that
+// does.
+func (s *LockSet) spoiled() *LostError {
+	var first, spoiled *LostError
+	errors.As(s.Err(), &first)
+	for _, l := range s.locks {
+		if lost := l.spoiled(); lost != nil && (spoiled == nil || lost == first) {
+			spoiled = lost
+		}
 	}
-	return nil
+	return spoiled
 }

@@ -47,6 +47,7 @@ func (l *Lock) Release(ctx context.Context) error {
 		return err
 	}
 	bound, again := l.takeBound(), l.releaseFailed
+	l.endExtendWait()
 	l.mu.Unlock()
 	end.fire()
 	bound.endAll(ErrReleased)
@@ -213,12 +214,16 @@ func (e *engine) vacate(l *Lock, kept, took time.Duration) {
 		r.owner = nil
 	}
 	switch {
-	case r.owner != nil || r.head == nil:
-	case mine && kept > 0:
+	case r.owner != nil || r.head == nil && r.looker == nil:
+	case mine && kept > 0 && r.head != nil:
 		r.lookBy = time.Now().Add(kept)
 		r.head.signal()
-	case mine && took > 0 && r.streak >= e.handoverMax && r.watch.wake != nil:
+	case mine && took > 0 && r.streak >= e.handoverMax:
 		r.streak = 0
+		if r.watch.wake == nil || r.head == nil {
+			r.want()
+			break
+		}
 		r.lookBy = time.Now().Add(max(4*took, 2*time.Millisecond))
 		r.head.signal()
 	default:
@@ -281,10 +286,13 @@ func (e *engine) successor(sh *shard, l *Lock) (w *waiter, mine bool) {
 		r.owner = nil
 	}
 	if r.owner != nil || r.looker != nil && r.looker != l {
+		if r.looker == l { // its look is over; nobody else would say so
+			r.looker = nil
+		}
 		return nil, false
 	}
 	r.looker = l
-	if r.head == nil || !e.able.transferrer.on.Load() || e.closed.Load() {
+	if r.head == nil || !e.able.transferrer.on.Load() || e.closed.Load() || r.streak >= e.handoverMax {
 		return nil, true
 	}
 	r.looker = r.head.lock

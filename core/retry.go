@@ -1,6 +1,7 @@
 package locco
 
 import (
+	"math"
 	"math/rand/v2"
 	"time"
 )
@@ -59,8 +60,8 @@ func ConstantBackoff(d time.Duration) Backoff {
 func ExponentialBackoff(first, limit time.Duration) Backoff {
 	return func(attempt int, _, _ time.Duration) time.Duration {
 		d := first
-		for range attempt - 1 {
-			if d >= limit/2 {
+		for n := attempt; n > 1 && d > 0; n-- {
+			if d > limit/2 {
 				return limit
 			}
 			d *= 2
@@ -70,12 +71,17 @@ func ExponentialBackoff(first, limit time.Duration) Backoff {
 }
 
 // Jitter takes a random part of up to share (0 to 1; values outside are moved
-// to the nearer end) off every wait of b, so that processes that were refused
-// together do not come back together. With a share of 1 it is the "full
+// to the nearer end, NaN to 0) off every wait of b, so that processes that were
+// refused together do not come back together. With a share of 1 it is the "full
 // jitter" of Brooker, "Exponential Backoff And Jitter" (AWS Architecture Blog,
-// 2015), which was the best of those compared there.
+// 2015), which was the best of those compared there. Jitter of nil is nil.
 func Jitter(b Backoff, share float64) Backoff {
-	share = min(max(share, 0), 1)
+	if b == nil {
+		return nil // found by RetryBackoff, not by the goroutine that waits
+	}
+	if share = min(max(share, 0), 1); math.IsNaN(share) {
+		share = 0
+	}
 	return func(attempt int, elapsed, previous time.Duration) time.Duration {
 		d := b(attempt, elapsed, previous)
 		return d - time.Duration(float64(d)*share*rand.Float64())

@@ -96,10 +96,23 @@ func (r *room) unwatch() (stop func()) {
 	return stop
 }
 
-// want asks for a look as soon as one can be made.
+// want asks for a look as soon as one can be made. A call whose first look is
+// under way may be refused and queue: its refusal is then older than this.
 func (r *room) want() {
+	if r.head == nil && r.looker == nil {
+		return
+	}
+	r.lookWanted, r.timedLook = true, false
 	if r.head != nil {
-		r.lookWanted, r.timedLook = true, false
+		r.head.signal()
+	}
+}
+
+// looked notes that the look, or hand-over, that was under way for w is over. Who
+// has become the first in line meanwhile is yet to do what the first does for all.
+func (r *room) looked(w *waiter) {
+	r.looker = nil
+	if r.head != nil && r.head != w {
 		r.head.signal()
 	}
 }
@@ -145,7 +158,7 @@ const (
 
 // settle takes in the answer to a look that was made for w.
 func (r *room) settle(e *engine, w *waiter, a answer) leftover {
-	r.looker = nil
+	r.looked(w)
 	w.looks++
 	w.queued = w.queued || a.verdict != lookGranted
 	if a.perhapsStored() {
@@ -160,7 +173,9 @@ func (r *room) settle(e *engine, w *waiter, a answer) leftover {
 		return nothingLeft
 	}
 	if !e.passing(a) { // its alone: the next one looks for itself
-		w.err = a.err
+		if !w.gone { // else the call has returned its error
+			w.err = a.err
+		}
 		w.signal()
 		r.remove(w)
 		r.want()
@@ -191,7 +206,10 @@ func (r *room) settle(e *engine, w *waiter, a answer) leftover {
 
 // settleTransfer takes in the answer to a hand-over to w.
 func (r *room) settleTransfer(w *waiter, a answer) leftover {
-	r.looker, r.owner = nil, nil
+	r.looked(w)
+	if a.verdict != lookInvalid { // else nothing was done, and a release follows
+		r.owner = nil
+	}
 	switch {
 	case a.verdict == lookGranted && w.gone:
 		r.looker = w.lock
@@ -203,9 +221,14 @@ func (r *room) settleTransfer(w *waiter, a answer) leftover {
 	case a.perhapsStored():
 		w.unanswered++
 		if w.gone {
-			return undoIt
+			return undoIt // and then the next one looks
 		}
 	}
-	r.want()
+	if r.owner == nil {
+		r.want()
+	}
+	if w.gone && w.unanswered > 0 { // refused, but earlier attempts had no answer
+		return undoIt
+	}
 	return nothingLeft
 }

@@ -23,20 +23,28 @@ func checkContext(ctx context.Context) error {
 
 // checkKey checks a key with its prefix.
 func checkKey(key string) error {
-	rule := ""
-	switch {
-	case key == "":
+	rule := keyRule(key)
+	if key == "" {
 		rule = "must not be empty"
-	case len(key) > maxKeyBytes:
-		rule = "must be at most 1024 bytes with the prefix"
-	case !utf8.ValidString(key):
-		rule = "must be valid UTF-8"
-	case strings.IndexByte(key, 0) >= 0:
-		rule = "must not contain NUL"
-	default:
+	}
+	if rule == "" {
 		return nil
 	}
 	return &ValidationError{Field: "key", Value: key, Rule: rule}
+}
+
+// keyRule returns the rule that key, or the prefix of all keys, breaks; "" if
+// none.
+func keyRule(key string) string {
+	switch {
+	case len(key) > maxKeyBytes:
+		return "must be at most 1024 bytes with the prefix"
+	case !utf8.ValidString(key):
+		return "must be valid UTF-8"
+	case strings.IndexByte(key, 0) >= 0:
+		return "must not contain NUL"
+	}
+	return ""
 }
 
 func checkToken(token string) error {

@@ -74,9 +74,13 @@ const (
 // goroutine.
 func (w *waiter) wait() error {
 	var timer *time.Timer
+	ended := false
 	defer func() {
 		if timer != nil {
 			timer.Stop()
+		}
+		if !ended {
+			w.quit()
 		}
 	}()
 	for {
@@ -97,12 +101,14 @@ func (w *waiter) wait() error {
 		}
 		switch step {
 		case stepGranted:
+			ended = true
 			waited := time.Duration(0)
 			if w.queued {
 				waited = max(time.Since(w.began), 1)
 			}
 			return w.e.accept(w.ctx, w.lock, w.answer, w.e.now(), waited, attempts, w.unanswered > 1)
 		case stepLeave:
+			ended = true
 			w.finish(left, stop)
 			w.e.emit(Event{
 				Kind: EventAcquireFailed, Key: w.lock.key, TTL: w.lock.askTTL,
@@ -178,8 +184,10 @@ func (w *waiter) decide(now time.Time) (do step, until time.Time, wake <-chan st
 		}
 	}
 	if !w.lookAt.IsZero() && !now.Before(w.lookAt) {
-		w.lookAt = time.Time{}
-		r.ask(w, now)
+		if w.lookAt = r.paced.Add(w.delay); !now.Before(w.lookAt) { // else another one has looked since
+			w.lookAt = time.Time{}
+			r.ask(w, now)
+		}
 	}
 	head := r.head == w
 	watchable := head && !r.watch.asked && w.e.able.watcher.on.Load()
@@ -228,10 +236,14 @@ func (w *waiter) reach(now time.Time) {
 	policy := &w.lock.settings.retry
 	switch {
 	case r.owner != nil, // the answer is known
-		first && r.looker == nil && !r.lookWanted && r.held,
-		w.e.reliable() && !first && !w.last() && r.held:
-		if first {
+		first && r.looker == nil && !r.lookWanted,
+		w.e.reliable() && !r.watch.failed && !first && !w.last() && r.held:
+		switch {
+		case !first:
+		case r.owner != nil || r.held:
 			w.contended = ReasonHeld
+		default:
+			w.contended, w.contendedErr = ReasonLate, r.lastErr
 		}
 		if !first && policy.Backoff == nil && policy.Delay == 0 && policy.Retries != Unlimited {
 			w.spent = policy.Retries + 1 // asking again at once is answered at once
@@ -274,7 +286,7 @@ func (w *waiter) plan() {
 	w.shard.mu.Lock()
 	defer w.shard.mu.Unlock()
 	w.delay = delay
-	endless := policy.Retries == Unlimited || policy.Backoff != nil
+	endless := policy.Retries == Unlimited
 	if r := w.room; delay == 0 && endless && (r.owner != nil || w.e.reliable() && r.held) {
 		// It is woken when the key is free, and must not turn in circles until
 		// then.
@@ -337,6 +349,18 @@ func (w *waiter) leave() (left leftover, stop func()) {
 	stop = r.unwatch()
 	w.shard.leave(r)
 	return left, stop
+}
+
+// quit is leave for a waiter whose goroutine panics, in the user's Backoff or in
+// the backend: those behind it must not wait for it.
+func (w *waiter) quit() {
+	w.shard.mu.Lock()
+	left, stop := passItOn, (func())(nil)
+	if !w.granted {
+		left, stop = w.leave()
+	}
+	w.shard.mu.Unlock()
+	w.finish(left, stop)
 }
 
 // contention is what the call waited for, if it is known that somebody has the

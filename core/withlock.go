@@ -103,7 +103,7 @@ func errNilCallback() error {
 type hold interface {
 	Bind(ctx context.Context) context.Context
 	Release(ctx context.Context) error
-	lost() *LostError
+	spoiled() *LostError
 }
 
 // during runs fn while h is held, and says how it went (spec 2.3).
@@ -111,7 +111,7 @@ func during[H hold](ctx context.Context, h H, fn func(context.Context, H) error)
 	returned := false
 	defer func() {
 		_ = h.Release(ctx) // a driver's error is an event; a loss is read below
-		lost := h.lost()
+		lost := h.spoiled()
 		switch {
 		case !returned: // a panic or Goexit goes on
 		case err == nil && lost != nil:
@@ -134,6 +134,22 @@ func (l *Lock) lost() *LostError {
 		return lost
 	}
 	return nil
+}
+
+// spoiled returns the loss that the outcome of a callback has to tell of, or nil.
+// A lease that ran out after its release had failed is none: the lock was ours
+// until then (spec 2.3).
+func (l *Lock) spoiled() *LostError {
+	lost := l.lost()
+	if lost == nil || lost.Reason != ReasonRelease {
+		return lost
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.releaseFailed {
+		return nil
+	}
+	return lost
 }
 
 // callbackError is the error of a callback whose lock was lost too. It matches
