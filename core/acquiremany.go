@@ -92,6 +92,15 @@ func (e *engine) acquireTogether(ctx context.Context, locks []*Lock) (granted bo
 	if len(locks) < 2 || !e.able.manyAcquirer.on.Load() || e.anyLocal(locks) {
 		return false, 0, nil
 	}
+	began := time.Now()
+	failed := func(err error) error {
+		first := locks[0]
+		e.emit(Event{
+			Kind: EventAcquireFailed, Key: first.key, TTL: first.askTTL,
+			Err: err, Waited: time.Since(began), Attempts: 1,
+		})
+		return err
+	}
 	m, answered := attend(ctx, e,
 		func() manyAnswer { return e.lookMany(ctx, locks) },
 		func(m manyAnswer) {
@@ -104,7 +113,7 @@ func (e *engine) acquireTogether(ctx context.Context, locks []*Lock) (granted bo
 		if answered && m.perhapsStored() {
 			e.goBackground(func() { e.giveBackAll(ctx, locks) })
 		}
-		return false, 0, newWaitError(ctx, locks[0].key, nil)
+		return false, 0, failed(newWaitError(ctx, locks[0].key, nil))
 	case m.verdict == lookGranted:
 		for _, l := range locks {
 			e.enterOwner(l)
@@ -135,7 +144,7 @@ func (e *engine) acquireTogether(ctx context.Context, locks []*Lock) (granted bo
 	if m.perhapsStored() {
 		e.goBackground(func() { e.giveBackAll(ctx, locks) })
 	}
-	return false, 0, m.err
+	return false, 0, failed(m.err)
 }
 
 func (e *engine) lookMany(ctx context.Context, locks []*Lock) (m manyAnswer) {
@@ -192,18 +201,20 @@ func (e *engine) acquireInTurn(ctx context.Context, locks []*Lock, began time.Ti
 		if i > 0 {
 			waiting, stop = bindAll(ctx, locks[:i]) // no use in waiting once one of them is lost
 		}
-		var err error
-		if timeout := l.settings.retry.Timeout; i > 0 && timeout > 0 && time.Since(began) >= timeout {
-			err = &LateError{Key: l.key, Attempts: 1, Elapsed: time.Since(began), Err: errBudget}
-		} else {
+		rest := locks[i+1:] // not tried one by one
+		err := startable(waiting, l, i, began)
+		if err == nil {
 			err = e.acquire(waiting, l, time.Now(), began, unanswered)
+		} else {
+			rest = locks[i:]
+			e.emit(Event{Kind: EventAcquireFailed, Key: l.key, TTL: l.askTTL, Err: err, Waited: time.Since(began)})
 		}
 		ended := context.Cause(waiting)
 		stop(nil)
 		if err != nil {
 			e.dropAll(ctx, locks[:i])
 			if unanswered > 0 {
-				e.goBackground(func() { e.giveBackAll(ctx, locks[i+1:]) })
+				e.goBackground(func() { e.giveBackAll(ctx, rest) })
 			}
 			if lost := firstLost(locks[:i]); lost != nil && ctx.Err() == nil {
 				return lost
@@ -223,6 +234,18 @@ func (e *engine) acquireInTurn(ctx context.Context, locks []*Lock, began time.Ti
 	}
 	for _, l := range locks {
 		l.setRenewal(l.settings.autoExtend)
+	}
+	return nil
+}
+
+// startable says why the i-th lock of a set is not even tried; nil if it is.
+func startable(waiting context.Context, l *Lock, i int, began time.Time) error {
+	timeout, elapsed := l.settings.retry.Timeout, time.Since(began)
+	switch {
+	case waiting.Err() != nil:
+		return newWaitError(waiting, l.key, nil)
+	case i > 0 && timeout > 0 && elapsed >= timeout:
+		return &LateError{Key: l.key, Elapsed: elapsed, Err: errBudget}
 	}
 	return nil
 }

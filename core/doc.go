@@ -25,7 +25,7 @@
 // An end: every lease ends by itself. [AutoExtend] renews it, for at most the
 // hold limit that it requires.
 //
-// No lock left behind: a cancelled, timed out or late attempt is given back in
+// No lock left behind: a canceled, timed out or late attempt is given back in
 // the background, or passed to the next waiter. Where even that fails, the key
 // stays until its lease ends.
 //

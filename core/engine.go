@@ -34,8 +34,9 @@ type engine struct {
 	keeper keeper
 
 	closed     atomic.Bool
-	background tally // attempts and give-backs that nobody waits for
-	callbacks  tally // of WithLock and its kin
+	gaveUp     atomic.Bool // Close did, when its context ended: nothing is renewed any more
+	background tally       // attempts and give-backs that nobody waits for
+	callbacks  tally       // of WithLock and its kin
 }
 
 // abilities is what New found out about the backend. An ability that answers

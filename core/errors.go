@@ -79,16 +79,16 @@ func (e *LateError) Unwrap() error {
 	if e.Err == nil {
 		return nil
 	}
-	return innerTimeout{e.Err}
+	return innerTimeoutError{e.Err}
 }
 
-// innerTimeout hides from [errors.Is] that err is a context's error, or says
+// innerTimeoutError hides from [errors.Is] that err is a context's error, or says
 // that the key is held.
-type innerTimeout struct{ err error }
+type innerTimeoutError struct{ err error }
 
-func (e innerTimeout) Error() string { return e.err.Error() }
+func (e innerTimeoutError) Error() string { return e.err.Error() }
 
-func (e innerTimeout) Is(target error) bool {
+func (e innerTimeoutError) Is(target error) bool {
 	switch target {
 	case context.DeadlineExceeded, context.Canceled, ErrHeld:
 		return false
@@ -96,7 +96,7 @@ func (e innerTimeout) Is(target error) bool {
 	return errors.Is(e.err, target)
 }
 
-func (e innerTimeout) As(target any) bool { return errors.As(e.err, target) }
+func (e innerTimeoutError) As(target any) bool { return errors.As(e.err, target) }
 
 // LostError says that a lock is no longer ours, and why. It matches [ErrLost]
 // and its cause.
@@ -227,7 +227,7 @@ func (e *waitError) Error() string {
 
 func (e *waitError) Unwrap() []error {
 	errs := []error{e.cause}
-	if e.cause != e.err {
+	if !errors.Is(e.cause, e.err) {
 		errs = append(errs, e.err)
 	}
 	if e.held != nil {

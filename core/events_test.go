@@ -50,51 +50,63 @@ func TestLogEvents(t *testing.T) {
 		want string
 	}{
 		{
-			"Acquired", locco.Event{Kind: locco.EventAcquired, Key: "k", TTL: 10 * s, Attempts: 2, Waited: s, Fence: 7},
+			"Acquired",
+			locco.Event{Kind: locco.EventAcquired, Key: "k", TTL: 10 * s, Attempts: 2, Waited: s, Fence: 7},
 			`level=DEBUG msg="locco: acquired" key=k ttl=10s attempts=2 waited=1s fence=7`,
 		},
 		{
-			"AcquiredAtOnce", locco.Event{Kind: locco.EventAcquired, Key: "k", TTL: 10 * s, Attempts: 1},
+			"AcquiredAtOnce",
+			locco.Event{Kind: locco.EventAcquired, Key: "k", TTL: 10 * s, Attempts: 1},
 			`level=DEBUG msg="locco: acquired" key=k ttl=10s attempts=1`,
 		},
 		{
-			"Contended", locco.Event{Kind: locco.EventContended, Key: "k", TTL: s, Attempts: 1, Elapsed: 2 * s, Reason: locco.ReasonLate, Err: errBroken},
+			"Contended",
+			locco.Event{Kind: locco.EventContended, Key: "k", TTL: s, Attempts: 1, Elapsed: 2 * s, Reason: locco.ReasonLate, Err: errBroken},
 			`level=DEBUG msg="locco: contended" key=k ttl=1s attempts=1 elapsed=2s reason=late error="driver: broken"`,
 		},
 		{
-			"AcquireFailed", locco.Event{Kind: locco.EventAcquireFailed, Key: "k", TTL: s, Attempts: 11, Waited: 2 * s, Err: locco.ErrHeld},
+			"AcquireFailed",
+			locco.Event{Kind: locco.EventAcquireFailed, Key: "k", TTL: s, Attempts: 11, Waited: 2 * s, Err: locco.ErrHeld},
 			`level=WARN msg="locco: acquire failed" key=k ttl=1s attempts=11 waited=2s error="locco: held by another holder"`,
 		},
 		{
-			"Extended", locco.Event{Kind: locco.EventExtended, Key: "k", TTL: s, Held: 3 * s, Left: 990 * time.Millisecond},
+			"Extended",
+			locco.Event{Kind: locco.EventExtended, Key: "k", TTL: s, Held: 3 * s, Left: 990 * time.Millisecond},
 			`level=DEBUG msg="locco: extended" key=k ttl=1s held=3s left=990ms`,
 		},
 		{
-			"ExtendFailed", locco.Event{Kind: locco.EventExtendFailed, Key: "k", TTL: s, Held: 3 * s, Err: errBroken},
+			"ExtendFailed",
+			locco.Event{Kind: locco.EventExtendFailed, Key: "k", TTL: s, Held: 3 * s, Err: errBroken},
 			`level=WARN msg="locco: extend failed" key=k ttl=1s held=3s error="driver: broken"`,
 		},
 		{
-			"Released", locco.Event{Kind: locco.EventReleased, Key: "a key", TTL: s, Held: 3 * s, Outcome: locco.OutcomeHandedOver},
+			"Released",
+			locco.Event{Kind: locco.EventReleased, Key: "a key", TTL: s, Held: 3 * s, Outcome: locco.OutcomeHandedOver},
 			`level=DEBUG msg="locco: released" key="a key" ttl=1s held=3s outcome=handed-over`,
 		},
 		{
-			"Lost", locco.Event{Kind: locco.EventLost, Key: "k", TTL: s, Held: 3 * s, Reason: locco.ReasonMaxHold},
+			"Lost",
+			locco.Event{Kind: locco.EventLost, Key: "k", TTL: s, Held: 3 * s, Reason: locco.ReasonMaxHold},
 			`level=WARN msg="locco: lost" key=k ttl=1s held=3s reason=max-hold`,
 		},
 		{
-			"ReleaseFailed", locco.Event{Kind: locco.EventReleaseFailed, Key: "k", TTL: s, Held: s, Err: errBroken},
+			"ReleaseFailed",
+			locco.Event{Kind: locco.EventReleaseFailed, Key: "k", TTL: s, Held: s, Err: errBroken},
 			`level=WARN msg="locco: release failed" key=k ttl=1s held=1s error="driver: broken"`,
 		},
 		{
-			"GivenBack", locco.Event{Kind: locco.EventGivenBack, Key: "k", TTL: s},
+			"GivenBack",
+			locco.Event{Kind: locco.EventGivenBack, Key: "k", TTL: s},
 			`level=DEBUG msg="locco: given back" key=k ttl=1s`,
 		},
 		{
-			"WakeUp", locco.Event{Kind: locco.EventWakeUp, Key: "k", TTL: s, Outcome: locco.OutcomeMissed},
+			"WakeUp",
+			locco.Event{Kind: locco.EventWakeUp, Key: "k", TTL: s, Outcome: locco.OutcomeMissed},
 			`level=DEBUG msg="locco: wake-up" key=k ttl=1s outcome=missed`,
 		},
 		{
-			"Notice", locco.Event{Kind: locco.EventNotice, Err: errBroken},
+			"Notice",
+			locco.Event{Kind: locco.EventNotice, Err: errBroken},
 			`level=WARN msg="locco: notice" error="driver: broken"`,
 		},
 		{"Unknown", locco.Event{}, `level=DEBUG msg="locco: unknown"`},

@@ -37,7 +37,7 @@ func (l *Lock) Extend(ctx context.Context, ttl time.Duration) error {
 	if x.lock == nil {
 		return err
 	}
-	return l.e.await(ctx, l.key, func() error {
+	return l.await(ctx, func() error {
 		err := l.e.extendOne(ctx, x)
 		l.deliver()
 		return err

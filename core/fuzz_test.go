@@ -158,7 +158,7 @@ func fuzzLayers(t *testing.T, layers []byte) {
 // spec 1.3, 1.9, 1.10, 4.2, 4.3, 5.5
 func FuzzOptions(f *testing.F) {
 	const s, most = int64(time.Second), int64(locco.MaxDuration)
-	f.Add(10*s, int64(0), int64(0), int64(0), int64(0), int64(3*s), 0, byte(0))
+	f.Add(10*s, int64(0), int64(0), int64(0), int64(0), 3*s, 0, byte(0))
 	f.Add(10*s, 60*s, 5*s, 60*s, 5*s, 3*s, 8, byte(0xff))
 	f.Add(10*s, 60*s, 5*s+1, 0*s, 0*s, 3*s, 8, byte(0x03))
 	f.Add(10*s, 10*s-1, 0*s, 0*s, 0*s, 3*s, 8, byte(0x01))

@@ -230,7 +230,19 @@ func (l *Lock) Check(ctx context.Context) error {
 	if ctx.Err() != nil {
 		return newWaitError(ctx, l.key, nil)
 	}
-	return l.e.await(ctx, l.key, func() error { return l.check(ctx) })
+	return l.await(ctx, func() error { return l.check(ctx) })
+}
+
+// await is [engine.await] for a call about l. Its context may be one of Bind: then
+// the end of the hold that the answer brings is the result, not the end of ctx.
+func (l *Lock) await(ctx context.Context, f func() error) error {
+	err := l.e.await(ctx, l.key, f)
+	if err != nil {
+		if lost := l.lost(); lost != nil {
+			return lost
+		}
+	}
+	return err
 }
 
 func (l *Lock) check(ctx context.Context) error {
@@ -286,11 +298,24 @@ func (l *Lock) noteDirect(ev Event) bool {
 }
 
 func (l *Lock) deliverDirect(ev Event) {
-	l.e.emit(ev)
+	l.call(ev)
 	l.mu.Lock()
-	l.delivering = false
+	more := len(l.events) > 0 && !l.delivering
 	l.mu.Unlock()
-	l.deliver()
+	if more {
+		l.e.goBackground(l.deliver)
+	}
+}
+
+// call calls the hook and then lets others do so, also when the hook ends its
+// goroutine.
+func (l *Lock) call(ev Event) {
+	defer func() {
+		l.mu.Lock()
+		l.delivering = false
+		l.mu.Unlock()
+	}()
+	l.e.emit(ev)
 }
 
 // note puts an event in line. It is called with the mutex; deliver follows
@@ -302,27 +327,29 @@ func (l *Lock) note(ev Event) {
 }
 
 // deliver calls the hook for the events in line, in order: while one goroutine
-// is at it, others leave theirs to it.
+// is at it, others leave theirs to it. Those that come meanwhile are not left to
+// this caller, whom a slow hook would keep for ever.
 func (l *Lock) deliver() {
 	if l.e.hook == nil {
 		return
 	}
 	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.delivering {
-		return
-	}
-	l.delivering = true
-	for len(l.events) > 0 {
-		events := l.events
-		l.events = nil
-		l.mu.Unlock()
-		for _, ev := range events {
-			l.e.emit(ev)
+	for left := len(l.events); len(l.events) > 0 && !l.delivering; left-- {
+		if left == 0 {
+			l.mu.Unlock()
+			l.e.goBackground(l.deliver)
+			return
 		}
+		ev := l.events[0]
+		if l.events = l.events[1:]; len(l.events) == 0 {
+			l.events = nil
+		}
+		l.delivering = true
+		l.mu.Unlock()
+		l.call(ev)
 		l.mu.Lock()
 	}
-	l.delivering = false
+	l.mu.Unlock()
 }
 
 // signals is what the end of a hold sets off, outside the mutex.

@@ -205,6 +205,7 @@ func (lr *Locker) Close(ctx context.Context) error {
 	if done && !left {
 		return errors.Join(errs...)
 	}
+	e.gaveUp.Store(true)
 	for _, l := range e.keeper.held() {
 		l.setRenewal(false)
 	}
@@ -250,12 +251,13 @@ func (e *engine) endWaits() {
 	}
 }
 
-// setRenewal turns automatic extension on or off.
+// setRenewal turns automatic extension on or off; it stays off after a Close that
+// gave up.
 func (l *Lock) setRenewal(on bool) {
 	now := l.e.now()
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.lease.setRenew(on)
+	l.lease.setRenew(on && !l.e.gaveUp.Load())
 	l.e.keeper.reset(l, now)
 }
 

@@ -38,7 +38,6 @@ type config struct {
 	clock        func() time.Duration
 	callTimeout  time.Duration
 	handoverMax  int
-	hasHook      bool
 	hasTokenFunc bool
 	hasClock     bool
 }

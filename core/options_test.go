@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -41,9 +42,9 @@ func (o *optionLog) last(t *testing.T, op string) optionCall {
 	t.Helper()
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	for i := len(o.asked) - 1; i >= 0; i-- {
-		if o.asked[i].op == op {
-			return o.asked[i]
+	for _, call := range slices.Backward(o.asked) {
+		if call.op == op {
+			return call
 		}
 	}
 	t.Fatalf("no call of %s", op)

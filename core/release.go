@@ -247,29 +247,22 @@ func (e *engine) wakeRoom(key string) {
 // the next waiter, or back.
 func (e *engine) passOn(values context.Context, l *Lock) {
 	sh := e.shard(l.key)
-	for {
-		w, mine := e.successor(sh, l)
-		if w == nil {
-			e.giveBack(values, l)
-			if mine {
-				sh.mu.Lock()
-				if r := sh.rooms[l.key]; r != nil && r.looker == l {
-					r.looker = nil
-					r.want()
-					sh.leave(r)
-				}
-				sh.mu.Unlock()
-			}
+	w, mine := e.successor(sh, l)
+	if w != nil {
+		if a := e.handOver(values, l, w); a.grant.OK || a.verdict == lookHeld {
+			e.emit(Event{Kind: EventGivenBack, Key: l.key, TTL: l.askTTL})
 			return
 		}
-		a := e.handOver(values, l, w)
-		switch {
-		case a.grant.OK, a.verdict == lookHeld:
-			e.emit(Event{Kind: EventGivenBack, Key: l.key, TTL: l.askTTL})
-		default:
-			e.giveBack(values, l)
+	}
+	e.giveBack(values, l)
+	if mine {
+		sh.mu.Lock()
+		defer sh.mu.Unlock()
+		if r := sh.rooms[l.key]; r != nil && r.looker == l {
+			r.looker = nil
+			r.want()
+			sh.leave(r)
 		}
-		return
 	}
 }
 

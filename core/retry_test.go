@@ -307,11 +307,13 @@ func TestBackoffIsAsked(t *testing.T) {
 		asked []asked
 	}{
 		{
-			"Waits", []time.Duration{time.Second, 3 * time.Second, 2 * time.Second},
+			"Waits",
+			[]time.Duration{time.Second, 3 * time.Second, 2 * time.Second},
 			[]asked{{1, 0, 0}, {2, time.Second, time.Second}, {3, 4 * time.Second, 3 * time.Second}},
 		},
 		{
-			"NegativeCountsAsNone", []time.Duration{-time.Hour, time.Second, math.MinInt64},
+			"NegativeCountsAsNone",
+			[]time.Duration{-time.Hour, time.Second, math.MinInt64},
 			[]asked{{1, 0, 0}, {2, 0, 0}, {3, time.Second, time.Second}},
 		},
 	} {

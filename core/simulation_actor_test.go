@@ -62,7 +62,7 @@ type wish struct {
 // wish draws the next call: keys of them, with a context that may end early.
 func (a *actor) wish(what string, keys int) *wish {
 	r := a.rng
-	w := &wish{what: what, ttl: between(r, 30*time.Millisecond, simTTL), ctx: context.Background()}
+	w := &wish{what: what, ttl: ttl(r), ctx: context.Background()}
 	for range keys {
 		w.keys = append(w.keys, a.sim.keys[r.IntN(len(a.sim.keys))])
 	}
@@ -99,6 +99,15 @@ func (a *actor) wish(what string, keys int) *wish {
 	}
 	w.began = time.Now()
 	return w
+}
+
+// ttl draws a lease. Many are short, so that an extension is often for longer.
+func ttl(r *rand.Rand) time.Duration {
+	most := simTTL
+	if r.IntN(2) == 0 {
+		most = time.Second
+	}
+	return between(r, 30*time.Millisecond, most)
 }
 
 // patience draws the retry budget.
@@ -298,7 +307,7 @@ func (a *actor) useSet(w *wish, set *locco.LockSet) {
 		hs = append(hs, a.sim.returned(a.process, lock, a.rng, w.maxHold))
 	}
 	if a.rng.IntN(2) == 0 {
-		err := set.Extend(w.ctx, between(a.rng, 30*time.Millisecond, simTTL))
+		err := set.Extend(w.ctx, ttl(a.rng))
 		a.wantError(w.ctx, w.key, "LockSet.Extend", err)
 	}
 	for _, h := range hs {
@@ -321,13 +330,13 @@ func (a *actor) use(h *holding) *holding {
 			ctx, cancel = context.WithTimeout(ctx, upTo(r, time.Second))
 		}
 		switch r.IntN(4) {
-		case 0:
-			ttl := between(r, 20*time.Millisecond, simTTL)
+		case 0, 1:
+			ttl := ttl(r)
 			began := time.Now()
 			err := h.Extend(ctx, ttl)
 			a.sim.logf(h.Key(), "%s: Extend(%s, %v) took %v: %v", a.name, h.Token(), ttl, time.Since(began), err)
 			a.wantError(ctx, h.Key(), "Extend", err)
-		case 1:
+		case 2:
 			a.wantError(ctx, h.Key(), "Check", h.Check(ctx))
 		}
 		cancel()
@@ -404,7 +413,7 @@ func (a *actor) attach() error {
 		return nil
 	}
 	ctx := context.Background()
-	ttl := between(a.rng, 30*time.Millisecond, simTTL)
+	ttl := ttl(a.rng)
 	lock, err := a.locker.Attach(ctx, handle, ttl)
 	a.sim.logf(handle.Key, "%s: Attach(%s, %v) = %v", a.name, handle.Token, ttl, err)
 	a.wantError(ctx, handle.Key, "Attach", err)

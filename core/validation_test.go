@@ -30,7 +30,7 @@ func wantInvalid(t *testing.T, what string, err error, field string, value any, 
 	if invalid.Rule == "" || !strings.Contains(invalid.Rule, rule) {
 		t.Errorf("%s: Rule = %q; want it to say %q", what, invalid.Rule, rule)
 	}
-	if text := err.Error(); !utf8.ValidString(text) || len(text) > 400 || strings.Count(text, "locco: ") != 1 {
+	if text := err.Error(); !utf8.ValidString(text) || len(text) > 500 || strings.Count(text, "locco: ") != 1 {
 		t.Errorf("%s: text = %q; want short UTF-8 with the prefix once", what, text)
 	}
 	for _, other := range []error{
@@ -269,7 +269,7 @@ func TestValidationOfHoldOptions(t *testing.T) {
 					wantUntouched(t, s, taker.name, 0)
 				}
 				// With the TTL that goes with the defaults it is a locker like any other.
-				fits := ttl
+				var fits time.Duration
 				switch {
 				case tc.field == "AutoExtend":
 					fits = ttl - 1
@@ -421,10 +421,10 @@ type badBackend struct {
 
 func (b badBackend) Validate() error { return b.err }
 
-// fenceless is a store that has a Fencer's method and no fencing.
-type fenceless struct{ *store }
+// falseFencer is a store that has a Fencer's method and no fencing.
+type falseFencer struct{ *store }
 
-func (fenceless) Fences() bool { return false }
+func (falseFencer) Fences() bool { return false }
 
 // spec 1.9, 6.3
 func TestValidationOfNew(t *testing.T) {
@@ -459,7 +459,7 @@ func TestValidationOfNew(t *testing.T) {
 		{"LastTokenFuncIsNil", newStore(), []locco.Option{locco.WithTokenFunc(token), locco.WithTokenFunc(nil)}, "WithTokenFunc", nil, "must not be nil", nil},
 		{"LastClockIsNil", newStore(), []locco.Option{locco.WithClock(clock), locco.WithClock(nil)}, "WithClock", nil, "must not be nil", nil},
 		{"FencingWithoutFencer", plainStore{newStore()}, []locco.Option{locco.WithFencing()}, "WithFencing", true, "no fencing", nil},
-		{"FencingWithoutFences", fenceless{newStore()}, []locco.Option{locco.WithFencing()}, "WithFencing", true, "no fencing", nil},
+		{"FencingWithoutFences", falseFencer{newStore()}, []locco.Option{locco.WithFencing()}, "WithFencing", true, "no fencing", nil},
 		{"NilAround", newStore(), []locco.Option{nil, locco.WithHandoverLimit(-2), nil}, "WithHandoverLimit", -2, "at least 0", nil},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -495,7 +495,7 @@ func TestValidationOfNew(t *testing.T) {
 		{"NilEvents", newStore(), []locco.Option{locco.WithEvents(nil)}},
 		{"NilDefaults", newStore(), []locco.Option{locco.WithDefaults(nil, nil), locco.WithDefaults()}},
 		{"Fencing", newStore(), []locco.Option{locco.WithFencing(), locco.WithFencing()}},
-		{"NoFencingAskedFor", fenceless{newStore()}, nil},
+		{"NoFencingAskedFor", falseFencer{newStore()}, nil},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()

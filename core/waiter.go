@@ -366,7 +366,8 @@ func (w *waiter) quit() {
 // contention is what the call waited for, if it is known that somebody has the
 // key.
 func (w *waiter) contention(now time.Time) error {
-	if r := w.room; !r.held && r.owner == nil || r.lastErr != nil || w.spent == 0 {
+	r := w.room
+	if known := r.lastErr == nil && w.spent > 0 && (r.held || r.owner != nil); !known {
 		return nil
 	}
 	return &HeldError{Key: w.lock.key, Attempts: w.attempts(), Elapsed: now.Sub(w.began)}
@@ -382,8 +383,7 @@ func (w *waiter) failure(now time.Time) error {
 	if r.lastErr != nil && !r.late {
 		return r.lastErr
 	}
-	late := &LateError{Key: w.lock.key, Attempts: w.attempts(), Elapsed: now.Sub(w.began), Err: r.lastErr}
-	return late
+	return &LateError{Key: w.lock.key, Attempts: w.attempts(), Elapsed: now.Sub(w.began), Err: r.lastErr}
 }
 
 // watch subscribes to the wake-ups of the key, once for all who wait. A wake-up
