@@ -1,6 +1,9 @@
 package contract
 
-import "testing"
+import (
+	"testing"
+	"time"
+)
 
 var againCases = []testCase{
 	{"Again/FreeKeyIsGranted", 0, testAgainFree},
@@ -50,16 +53,13 @@ func testAgainForeign(t *testing.T, s *subject) {
 }
 
 func testAgainSetsTheLease(t *testing.T, s *subject) {
-	for _, ttl := range []int{4, 8} { // shorter than before, then longer
-		h := s.take(s.key(), long)
-		if ttl == 8 {
-			s.wantExtend("holder's token", h.with(6*s.unit), true, ruleExtend)
-		}
-		l := h.Lease
-		l.Again, l.TTL = true, s.unit*8
-		if ttl == 4 {
-			l.TTL = s.unit * 4
-		}
+	for _, tc := range []struct{ before, after time.Duration }{
+		{long, 4 * s.unit}, // shorter than before
+		{6 * s.unit, 8 * s.unit},
+	} {
+		h := s.take(s.key(), tc.before)
+		l := h.with(tc.after)
+		l.Again = true
 		at := timed(func() { s.wantAcquire("own token, Again", l, true, ruleAgain) })
 		s.wantEnd(l.Key, l.TTL, at)
 	}

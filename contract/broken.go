@@ -34,9 +34,9 @@ func (s *subject) soon() (context.Context, context.CancelFunc) {
 // a failure of the driver.
 func testBrokenError(t *testing.T, s *subject) {
 	c := s.broken()
-	for _, call := range s.calls(newLease(s.key(), long)) {
+	for _, call := range s.calls(c, newLease(s.key(), long)) {
 		ctx, cancel := s.soon()
-		ok, err := call.do(ctx, c)
+		ok, err := call.do(ctx)
 		cancel()
 		if ok || err == nil {
 			t.Errorf("%s, server out of reach = %v, %v; want false and an error (%s)", call.name, ok, err, ruleError)
@@ -56,9 +56,9 @@ func testBrokenCause(t *testing.T, s *subject) {
 		t.Skip("Harness.BrokenCause is nil")
 	}
 	c := s.broken()
-	for _, call := range s.calls(newLease(s.key(), long)) {
+	for _, call := range s.calls(c, newLease(s.key(), long)) {
 		ctx, cancel := s.soon()
-		_, err := call.do(ctx, c)
+		_, err := call.do(ctx)
 		cancel()
 		if !errors.Is(err, s.h.BrokenCause) {
 			t.Errorf("%s, server out of reach: error = %v; want one that matches %v (%s)", call.name, err, s.h.BrokenCause, ruleDriver)
@@ -68,10 +68,10 @@ func testBrokenCause(t *testing.T, s *subject) {
 
 func testBrokenDeadline(t *testing.T, s *subject) {
 	c := s.broken()
-	for _, call := range s.calls(newLease(s.key(), long)) {
+	for _, call := range s.calls(c, newLease(s.key(), long)) {
 		ctx, cancel := s.soon()
 		c.wantReturn(call.name+", server out of reach, with a deadline", 10*s.unit+s.patience/5, func() {
-			_, _ = call.do(ctx, c)
+			_, _ = call.do(ctx)
 		}, ruleContext)
 		cancel()
 	}

@@ -1,14 +1,29 @@
 package contract_test
 
 import (
-	"fmt"
+	"flag"
+	"os"
 	"regexp"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/locco-go/locco/contract"
 	locco "github.com/locco-go/locco/core"
 )
+
+// TestMain runs more tests at a time than there are processors, because the cases
+// in real time wait more than they work.
+func TestMain(m *testing.M) {
+	flag.Parse()
+	parallel := flag.Lookup("test.parallel")
+	if parallel.Value.String() == parallel.DefValue {
+		if err := parallel.Value.Set("16"); err != nil {
+			panic(err)
+		}
+	}
+	os.Exit(m.Run())
+}
 
 func TestReference(t *testing.T) {
 	t.Parallel()
@@ -20,7 +35,7 @@ func TestRealTime(t *testing.T) {
 	t.Parallel()
 	h := harness()
 	h.Bubble = nil
-	h.Unit = 20 * time.Millisecond
+	h.Unit = 30 * time.Millisecond
 	contract.Run(t, h)
 }
 
@@ -36,14 +51,14 @@ func TestRefusing(t *testing.T) {
 	t.Parallel()
 	h := without(harness())
 	h.New = func(*testing.T) locco.Backend { return refusing{bare{newReference()}} }
-	h.Peer = nil
-	h.Broken = nil
-	h.WithoutFencing, h.WithoutManyExtend = true, true
-	// By their types the others cannot be told from those that work.
-	h.WithoutRetryer, h.WithoutValidator = true, true
+	h.Peer, h.Broken = nil, nil
 	contract.Run(t, h)
 }
 
+var update = flag.Bool("update", false, "rewrite testdata")
+
+// TestCaseNames has the names in a file, because people select and exclude
+// cases by them.
 func TestCaseNames(t *testing.T) {
 	t.Parallel()
 	valid := regexp.MustCompile(`^[A-Z][A-Za-z]*/[A-Z][A-Za-z0-9]*$`)
@@ -57,9 +72,18 @@ func TestCaseNames(t *testing.T) {
 		}
 		seen[name] = true
 	}
-}
-
-func ExampleCases() {
-	fmt.Println(contract.Cases()[0])
-	// Output: Fencer/IsAsDeclared
+	const golden = "testdata/cases.txt"
+	got := strings.Join(contract.Cases(), "\n") + "\n"
+	if *update {
+		if err := os.WriteFile(golden, []byte(got), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(golden)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got != string(want) {
+		t.Errorf("Cases() differs from %s; want the same (rewrite it with -update, and say in the changelog what is new)", golden)
+	}
 }

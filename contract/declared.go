@@ -26,7 +26,7 @@ var declaredCases = []testCase{
 }
 
 // wantDeclared compares what was found with what the harness says.
-func (s *subject) wantDeclared(field string, without bool, found bool, how string) {
+func (s *subject) wantDeclared(field string, without, found bool, how string) {
 	s.t.Helper()
 	switch {
 	case found && without:

@@ -21,6 +21,14 @@
 // channels is tested in fake time, by setting [Harness.Bubble] to synctest.Test:
 // the run then takes no real time and the ends of leases are checked to the
 // millisecond. All others are tested in real time, in steps of [Harness.Unit].
+// Such a run mostly waits for leases to end, so it gains from more cases at a
+// time than there are processors:
+//
+//	go test -parallel 16
+//
+// Slow calls and a busy machine do not fail a case: the end of a lease is judged
+// by when calls were sent and answered. What may still need longer units is a
+// machine on which a goroutine or the server stands still for half a second.
 //
 // Two fields make the suite look further. [Harness.Peer] gives a second client
 // of the same store, which shows what is wrongly kept in the client.
@@ -42,6 +50,8 @@
 //
 //	Release(foreign token) = true, <nil>; want false, <nil> (spec 1.1: only the
 //	holder's token can extend or release)
+//
+// A panic fails the case that met it and lets the others run.
 //
 // The rules are those of docs/spec.md in the repository, and of the comments of
 // the interfaces in package locco. [Cases] lists the cases; one of them is run

@@ -28,13 +28,13 @@ func testExpiryFrees(t *testing.T, s *subject) {
 // testExpiryOdd has leases that suffer when a TTL is rounded to ten or a
 // hundred milliseconds, or to seconds.
 func testExpiryOdd(t *testing.T, s *subject) {
-	extras := []time.Duration{1, 7, 49, 99, 250, 499, 997}
+	extras := []int{1, 7, 49, 99, 250, 499, 997}
 	keys := make([]string, len(extras))
 	for i := range keys {
 		keys[i] = s.key()
 	}
 	together(len(extras), func(i int) {
-		l := newLease(keys[i], 4*s.unit+extras[i]*time.Millisecond)
+		l := newLease(keys[i], 4*s.unit+time.Duration(extras[i])*time.Millisecond)
 		at := timed(func() { s.wantAcquire("free key", l, true, ruleFree) })
 		s.wantEnd(l.Key, l.TTL, at)
 	})

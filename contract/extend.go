@@ -25,7 +25,7 @@ func newLeaseOf(h hold, token string) locco.Lease {
 	return locco.Lease{Key: h.Key, Token: token, TTL: h.TTL}
 }
 
-// for returns the lease of h with another TTL, as an extension asks for it.
+// with returns the lease of h with another TTL, as an extension asks for it.
 func (h hold) with(ttl time.Duration) locco.Lease {
 	return locco.Lease{Key: h.Key, Token: h.Token, TTL: ttl}
 }

@@ -6,8 +6,8 @@ import (
 	"testing"
 	"time"
 
-	locco "github.com/locco-go/locco/core"
 	"github.com/locco-go/locco/contract"
+	locco "github.com/locco-go/locco/core"
 )
 
 // faulty is a reference with methods replaced, to seed a defect.
@@ -146,17 +146,16 @@ func (d defect) run(t *testing.T) {
 		seed = func(reference, *faulty) {}
 	}
 	h := harness()
-	var last *faulty // the cases have a harness each, see below
 	h.New = func(*testing.T) locco.Backend {
-		last = newFaulty(seed)
+		f := newFaulty(seed)
 		if d.wrap != nil {
-			return d.wrap(last)
+			return d.wrap(f)
 		}
-		return last
+		return f
 	}
 	h.Peer = func(_ *testing.T, b locco.Backend) locco.Backend {
-		if d.peer != nil {
-			return d.peer(last.reference, last)
+		if f, ok := b.(*faulty); ok && d.peer != nil {
+			return d.peer(f.reference, f)
 		}
 		return b
 	}

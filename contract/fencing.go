@@ -10,6 +10,7 @@ import (
 var fencingCases = []testCase{
 	{"Fencing/IsPositiveAndBelow2To53", fencing, testFenceRange},
 	{"Fencing/UnfencedGrantHasNone", 0, testFenceUnfenced},
+	{"Fencing/UnfencedHoldersAreSeen", fencing, testFenceMixed},
 	{"Fencing/GrowsAfterRelease", fencing, testFenceRelease},
 	{"Fencing/GrowsAfterExpiry", fencing, testFenceExpiry},
 	{"Fencing/GrowsAfterRefusals", fencing, testFenceRefusals},
@@ -24,7 +25,7 @@ var fencingCases = []testCase{
 }
 
 // maxFence is the first number that a float64, and so JSON and JavaScript,
-// cannot tell from its neighbour.
+// cannot tell from its neighbor.
 const maxFence = 1 << 53
 
 // wantFence checks a fence against that of the grant before it (0: none).
@@ -56,6 +57,24 @@ func testFenceUnfenced(t *testing.T, s *subject) {
 	if h = s.take(h.Key, long); h.fence != 0 {
 		t.Errorf("Fence of an unfenced grant after a fenced one = %d; want 0 (%s)", h.fence, ruleNoFence)
 	}
+}
+
+func testFenceMixed(t *testing.T, s *subject) {
+	unfenced := s.take(s.key(), long)
+	l := newLease(unfenced.Key, long)
+	l.Fenced = true
+	s.wantAcquire("key held without a fence, fenced", l, false, ruleMixed)
+	l.Token, l.Again = unfenced.Token, true
+	g := s.wantAcquire("own token without a fence, fenced, Again", l, true, ruleMixed)
+	s.wantFence(0, g.Fence, "an unfenced one of the same token")
+	s.wantRelease("holder's token", l.Key, l.Token, true, ruleMixed)
+
+	fenced := s.takeFenced(s.key(), long)
+	s.wantAcquire("key held with a fence, unfenced", newLease(fenced.Key, long), false, ruleMixed)
+	s.wantExtend("holder's token", fenced.with(long), true, ruleMixed)
+	s.wantHeld(fenced.Lease, ruleMixed)
+	s.wantRelease("holder's token", fenced.Key, fenced.Token, true, ruleMixed)
+	s.wantFree(fenced.Key, ruleMixed)
 }
 
 func testFenceRelease(t *testing.T, s *subject) {

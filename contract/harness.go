@@ -2,7 +2,9 @@ package contract
 
 import (
 	"fmt"
+	"runtime/debug"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -92,6 +94,11 @@ func run(t *testing.T, h Harness, names ...string) {
 			}
 			h.Bubble(t, func(t *testing.T) {
 				t.Helper()
+				defer func() { // a panic fails this case only: the others still have something to say
+					if p := recover(); p != nil {
+						t.Errorf("panic: %v\n\n%s", p, debug.Stack())
+					}
+				}()
 				tc.fn(t, newSubject(t, h))
 			})
 		})
@@ -137,13 +144,13 @@ var abilityNames = []string{
 }
 
 func (a ability) String() string {
-	text := ""
+	var names []string
 	for i, name := range abilityNames {
 		if a&(1<<i) != 0 {
-			text += " " + name
+			names = append(names, name)
 		}
 	}
-	return text[min(1, len(text)):]
+	return strings.Join(names, ", ")
 }
 
 func (h Harness) lacks() ability {

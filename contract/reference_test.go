@@ -306,6 +306,8 @@ var errUnreachable = errors.New("reference: server out of reach")
 // the end of the context.
 type unreachable struct{}
 
+func (unreachable) Fences() bool { return true }
+
 func (unreachable) wait(ctx context.Context) error {
 	<-ctx.Done()
 	return fmt.Errorf("%w: %w", errUnreachable, ctx.Err())

@@ -27,6 +27,7 @@ const (
 	ruleDeclared  = "the harness declares what a backend does without"
 
 	ruleFence   = "spec 6.1: a fence is positive, below 2^53 and larger than that of every earlier grant of the key"
+	ruleMixed   = "spec 6.2: fenced and unfenced holders share a backend"
 	ruleNoFence = "spec 5.1: the fence is 0 when fencing is off"
 
 	ruleTransfer   = "locco.Transferrer: if from holds the key, it gets the new token, a new lease and a new fence"
@@ -36,6 +37,10 @@ const (
 	ruleRefused   = "locco.ManyAcquirer: refused is the index of a key that another holder has, or -1"
 	ruleVerdicts  = "locco.ManyExtender: one verdict a lease, in order, as Extend would have given it"
 	ruleNoHarm    = "spec 8.5: one bad entry harms no other"
+
+	ruleTry         = "spec 2.2: another holder has it is told apart from every other failure"
+	ruleSet         = "spec 2.5: a set is taken whole, or nothing of it"
+	ruleLockRelease = "spec 5.4: nil when our key was freed, ErrLost when it was gone or another's"
 
 	ruleWake     = "locco.Watcher: the channel receives when the key may have become free by a release"
 	ruleWakeLost = "locco.Immediate: with a Watcher that is immediate, no wake-up is lost"

@@ -278,6 +278,7 @@ func testWatchSilent(t *testing.T, s *subject) {
 		s.wait(s.step / 5)
 	}
 	wg.Wait()
+	key = s.key()
 	w := s.watch(key)
 	w.stop()
 	s.wait(s.step)

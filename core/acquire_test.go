@@ -232,7 +232,7 @@ func TestCallContext(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				w := newWire(t)
-				w.onAnswer = func(r request) { // after the caller has given up
+				w.hookAnswers(func(r request) { // after the caller has given up
 					select {
 					case <-r.ctx.Done():
 						t.Errorf("%v: its context is done; want it to run to its deadline", r)
@@ -241,7 +241,7 @@ func TestCallContext(t *testing.T) {
 					if v := r.ctx.Value(testKey{}); v != "v" {
 						t.Errorf("%v: the context's value is %v; want the caller's", r, v)
 					}
-				}
+				})
 				var opts []locco.Option
 				if tc.callTimeout != 0 {
 					opts = append(opts, locco.WithCallTimeout(tc.callTimeout))
@@ -278,9 +278,7 @@ func TestCallContext(t *testing.T) {
 						t.Errorf("%v: its context gives it %v; want %v", r, r.limit, tc.want)
 					}
 				}
-				w.mu.Lock()
-				w.onAnswer = nil
-				w.mu.Unlock()
+				w.hookAnswers(nil)
 				w.Clear()
 			})
 		})
@@ -344,7 +342,7 @@ func TestWhereAttemptsRun(t *testing.T) {
 				w.immediate = tc.immediate
 				var mine string
 				cancelAt, attempts := 50*ms, 0
-				w.onRequest = func(r request) {
+				w.hookRequests(func(r request) {
 					if r.op&loccotest.AnyAcquire == 0 {
 						return
 					}
@@ -354,7 +352,7 @@ func TestWhereAttemptsRun(t *testing.T) {
 					if inline := goroutine() == mine; inline != tc.inline {
 						t.Errorf("%v: on the caller's goroutine: %v; want %v", r, inline, tc.inline)
 					}
-				}
+				})
 				lr := w.dial(struct { // without wake-ups, which would look too
 					locco.Backend
 					immediater
@@ -900,13 +898,77 @@ func TestPanicOfTheBackend(t *testing.T) {
 	}
 }
 
+// slowPanic panics in its first Acquire, a while after it began, and in every
+// Transfer.
+type slowPanic struct {
+	*store
+	after time.Duration
+}
+
+func (p *slowPanic) Acquire(ctx context.Context, l locco.Lease) (locco.Grant, error) {
+	if after := p.after; after > 0 {
+		p.after = 0
+		time.Sleep(after)
+		panic("backend")
+	}
+	return p.store.Acquire(ctx, l)
+}
+
+func (p *slowPanic) Transfer(context.Context, string, locco.Lease) (locco.Grant, error) {
+	panic("backend")
+}
+
+// A panic in somebody else's call does not hold up those who wait.
+func TestPanicOfTheBackendIsItsCallersAlone(t *testing.T) {
+	t.Parallel()
+	panics := func(t *testing.T, f func()) {
+		t.Helper()
+		defer func() {
+			if v := recover(); v != "backend" {
+				t.Errorf("panic = %v; want the backend's", v)
+			}
+		}()
+		f()
+	}
+	t.Run("FirstLook", func(t *testing.T) {
+		t.Parallel()
+		synctest.Test(t, func(t *testing.T) {
+			w := newWire(t)
+			w.locker = newLocker(t, &slowPanic{newStore(), 100 * ms})
+			first := make(chan struct{})
+			go func() {
+				defer close(first)
+				panics(t, func() { _, _ = w.locker.Acquire(t.Context(), "k", time.Minute) })
+			}()
+			synctest.Wait()
+			p := w.goAcquire(t.Context(), "k", time.Minute)
+			<-first
+			p.lock(100 * ms)
+		})
+	})
+	t.Run("HandOver", func(t *testing.T) {
+		t.Parallel()
+		synctest.Test(t, func(t *testing.T) {
+			w := newWire(t)
+			w.locker = newLocker(t, &slowPanic{newStore(), 0})
+			l := w.goAcquire(t.Context(), "k", time.Minute).lock(0)
+			p := w.goAcquire(t.Context(), "k", time.Minute)
+			panics(t, func() { _ = l.Release(t.Context()) })
+			if err := l.Release(t.Context()); err != nil { // an ordinary one, since it failed
+				t.Errorf("second Release = %v; want nil", err)
+			}
+			p.lock(0)
+		})
+	})
+}
+
 // spec 7.1: a panic of the hook is contained, and the hook may use the locker.
 func TestHookOfAcquiring(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w := newWire(t)
 		lr := w.dial(w.plain())
-		w.onEvent = func(ev locco.Event) {
+		w.hookEvents(func(ev locco.Event) {
 			if ev.Key != "other" {
 				l, err := lr.Acquire(context.Background(), "other", time.Minute)
 				if err != nil {
@@ -915,16 +977,14 @@ func TestHookOfAcquiring(t *testing.T) {
 				l.Release(context.Background())
 			}
 			panic("hook")
-		}
+		})
 		w.store.take("k", 300*ms)
 		w.goAcquire(t.Context(), "k", time.Minute, locco.Retries(0)).fails(0, locco.ErrHeld)
 		w.goAcquire(t.Context(), "k", time.Minute).lock(300 * ms)
 		w.inject(loccotest.Acquire, 2, loccotest.FailAnswer(errPassing)) // one for "other"
 		_, _ = lr.TryAcquire(context.Background(), "j", time.Minute)
 		synctest.Wait()
-		w.mu.Lock()
-		w.onEvent = nil
-		w.mu.Unlock()
+		w.hookEvents(nil)
 	})
 }
 
@@ -987,6 +1047,28 @@ func TestCloseWaitsForGiveBacks(t *testing.T) {
 	})
 }
 
+// spec 5.6: and for detached looks, and what they win.
+func TestCloseWaitsForDetachedLooks(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWire(t)
+		lr := w.dial(w.plain())
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		w.inject(loccotest.Acquire, 1, loccotest.DelayAnswer(100*ms))
+		p := w.goAcquire(ctx, "k", time.Minute)
+		w.inject(loccotest.Release, 1, loccotest.DelayRequest(50*ms))
+		if err := lr.Close(t.Context()); err != nil {
+			t.Errorf("Close = %v; want nil", err)
+		}
+		if w.now() != 150*ms {
+			t.Errorf("Close returned at %v; want 150ms", w.now())
+		}
+		w.wantHolder("k", nil)
+		p.fails(0, locco.ErrClosed)
+	})
+}
+
 // spec 7.1: an acquisition is reported once, as acquired or as failed, and a lock
 // that was acquired is reported as ended.
 func TestCloseInTheAcquiredEvent(t *testing.T) {
@@ -994,12 +1076,12 @@ func TestCloseInTheAcquiredEvent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWire(t)
 		lr := w.dial(nil)
-		w.onEvent = func(ev locco.Event) {
+		w.hookEvents(func(ev locco.Event) {
 			if ev.Kind == locco.EventAcquired {
 				go lr.Close(context.Background())
 				time.Sleep(10 * ms)
 			}
-		}
+		})
 		_, err := lr.Acquire(t.Context(), "k", time.Minute)
 		synctest.Wait()
 		w.wantHolder("k", nil)

@@ -468,11 +468,11 @@ func TestAcquireManyFails(t *testing.T) {
 			w.Inject(loccotest.Fault{Op: loccotest.AnyExtend, Key: "b", Effect: loccotest.FailRequest(errBroken)})
 		}, errBroken, "b", keys, 0},
 		{"RefreshLost", func(w *wire) {
-			w.onRequest = func(r request) {
+			w.hookRequests(func(r request) {
 				if r.op == loccotest.Extend && r.key == "b" {
 					w.store.free("b")
 				}
-			}
+			})
 		}, locco.ErrLost, "b", keys, 0},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -731,11 +731,11 @@ func TestAcquireManyCancelledBetweenKeys(t *testing.T) {
 		w := newWire(t)
 		w.dial(w.plain())
 		ctx, cancel := context.WithCancelCause(t.Context())
-		w.onEvent = func(ev locco.Event) {
+		w.hookEvents(func(ev locco.Event) {
 			if ev.Kind == locco.EventAcquired {
 				cancel(errCause)
 			}
-		}
+		})
 		m := w.goMany(ctx, []string{"a", "b"}, time.Minute)
 		m.fails(0, "b", []string{"a", "b"}, context.Canceled, errCause)
 		w.wantSent(loccotest.Acquire, 0)

@@ -292,6 +292,58 @@ func TestCancelPassesTheGrantOn(t *testing.T) {
 	}
 }
 
+// spec 2.6, 3.6: passing a grant on may fail in all the ways in which a hand-over
+// can.
+func TestCancelPassesTheGrantOnInVain(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		name     string
+		effect   loccotest.Effect
+		stolen   bool
+		released bool          // the token of the one that left
+		at       time.Duration // when the next one has the key
+	}{
+		{"AnswerLost", loccotest.DropAnswer(), false, true, 400 * ms},
+		{"RequestLost", loccotest.DropRequest(), false, true, 400 * ms},
+		{"AnswerFailed", loccotest.FailAnswer(errBroken), false, true, 300 * ms},
+		{"RequestFailed", loccotest.FailRequest(errBroken), false, true, 300 * ms},
+		{"Unsupported", loccotest.FailRequest(errors.ErrUnsupported), false, true, 300 * ms},
+		{"Refused", loccotest.Effect{}, true, false, 300 * ms},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				w := newWire(t)
+				w.store.noLeft = true
+				w.dial(w.handing(), locco.WithCallTimeout(100*ms))
+				w.store.take("k", time.Hour)
+				ctx, cancel := context.WithCancel(t.Context())
+				p := w.goAcquire(ctx, "k", time.Minute)
+				next := w.goAcquire(t.Context(), "k", time.Minute, locco.RetryDelay(time.Hour))
+				w.sleepTo(100 * ms)
+				w.store.free("k")
+				w.inject(loccotest.Acquire, 1, loccotest.LateAnswer(100*ms))
+				w.inject(loccotest.Transfer, 1, tc.effect)
+				w.hookRequests(func(r request) {
+					if r.op == loccotest.Transfer && tc.stolen {
+						w.store.free("k")
+					}
+				})
+				time.AfterFunc(150*ms, cancel)
+				p.fails(250*ms, context.Canceled)
+				w.wantHolder("k", next.lock(tc.at))
+				synctest.Wait()
+				token := w.sent(loccotest.Acquire)[0].token
+				if tc.released {
+					w.wantReleased(token)
+				} else {
+					w.wantSent(loccotest.Release)
+				}
+			})
+		})
+	}
+}
+
 // spec 2.6, 3.5: all waiters may leave during one look.
 func TestCancelOfAll(t *testing.T) {
 	t.Parallel()
@@ -356,20 +408,16 @@ func TestCancelWhenGranted(t *testing.T) {
 					at, second := tc.at, (*pending)(nil)
 					if next {
 						at += ms
-						w.mu.Lock()
-						w.onRequest = func(r request) { // joins the room while the request is on its way
+						w.hookRequests(func(r request) { // joins the room while the request is on its way
 							if r.sent < tc.at {
 								return
 							}
-							w.mu.Lock()
-							w.onRequest = nil
-							w.mu.Unlock()
+							w.hookRequests(nil)
 							second = w.goCall(func() (*locco.Lock, error) {
 								return lr.Acquire(context.Background(), "k", time.Minute)
 							})
 							time.Sleep(ms)
-						}
-						w.mu.Unlock()
+						})
 					}
 					p := w.goAcquire(ctx, "k", time.Minute)
 					err := p.fails(at, context.Canceled)
@@ -432,13 +480,11 @@ func TestCancelDuringAHandOver(t *testing.T) {
 				done := make(chan error)
 				go func() { done <- holder.Release(context.Background()) }()
 				if tc.name == "Failed" { // at once: leaves before it can look again
-					w.mu.Lock()
-					w.onAnswer = func(r request) {
+					w.hookAnswers(func(r request) {
 						if r.op == loccotest.Transfer {
 							cancel()
 						}
-					}
-					w.mu.Unlock()
+					})
 				} else {
 					time.AfterFunc(50*ms, cancel)
 				}
@@ -534,11 +580,11 @@ func TestCancelBetweenLooks(t *testing.T) {
 		w.dial(w.plain())
 		w.store.take("k", time.Hour)
 		ctx, cancel := context.WithCancel(t.Context())
-		w.onEvent = func(ev locco.Event) {
+		w.hookEvents(func(ev locco.Event) {
 			if ev.Kind == locco.EventContended && ev.Attempts == 3 {
 				cancel()
 			}
-		}
+		})
 		p := w.goAcquire(ctx, "k", time.Minute, locco.RetryForever(), locco.RetryDelay(0))
 		p.fails(0, context.Canceled, locco.ErrHeld)
 		w.wantSent(loccotest.Acquire, 0, 0, 0)

@@ -141,11 +141,11 @@ func TestHandOverLimitLetsOthersIn(t *testing.T) {
 			w.sleepTo(10 * ms)
 			w.wantSent(loccotest.Transfer, 0, 0)
 			if foreign {
-				w.onRequest = func(r request) { // the wake-up goes to both; theirs comes first
+				w.hookRequests(func(r request) { // the wake-up goes to both; theirs comes first
 					if r.op == loccotest.Acquire {
 						time.Sleep(ms)
 					}
-				}
+				})
 			}
 			l.Release(t.Context())
 			w.wantSent(loccotest.Transfer, 0, 0)

@@ -108,14 +108,17 @@ func (r *room) want() {
 	}
 }
 
-// looked notes that the look, or hand-over, that was under way for w is over. Who
-// has become the first in line meanwhile is yet to do what the first does for all.
-func (r *room) looked(w *waiter) {
+// looked notes that the look, or hand-over, that was under way is over. Who has
+// become the first in line meanwhile is yet to do what the first does for all.
+func (r *room) looked() {
 	r.looker = nil
-	if r.head != nil && r.head != w {
+	if r.head != nil {
 		r.head.signal()
 	}
 }
+
+// known tells whether there was a look, and what it came to.
+func (r *room) known() bool { return r.held || r.late || r.lastErr != nil }
 
 // took notes that l has the key.
 func (r *room) took(l *Lock) {
@@ -158,7 +161,7 @@ const (
 
 // settle takes in the answer to a look that was made for w.
 func (r *room) settle(e *engine, w *waiter, a answer) leftover {
-	r.looked(w)
+	r.looked()
 	w.looks++
 	w.queued = w.queued || a.verdict != lookGranted
 	if a.perhapsStored() {
@@ -206,7 +209,7 @@ func (r *room) settle(e *engine, w *waiter, a answer) leftover {
 
 // settleTransfer takes in the answer to a hand-over to w.
 func (r *room) settleTransfer(w *waiter, a answer) leftover {
-	r.looked(w)
+	r.looked()
 	if a.verdict != lookInvalid { // else nothing was done, and a release follows
 		r.owner = nil
 	}

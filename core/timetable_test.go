@@ -377,11 +377,11 @@ func TestTimetableAfterALocalRelease(t *testing.T) {
 		l := w.goAcquire(t.Context(), "k", time.Hour).lock(0)
 		p := w.goAcquire(t.Context(), "k", time.Minute, locco.RetryDelay(100*ms), locco.RetryForever())
 		w.sleepTo(250 * ms)
-		w.onAnswer = func(r request) { // somebody else is faster
+		w.hookAnswers(func(r request) { // somebody else is faster
 			if r.op == loccotest.Release {
 				w.store.take("k", time.Hour)
 			}
-		}
+		})
 		l.Release(t.Context())
 		w.sleepTo(450 * ms)
 		w.wantSent(loccotest.Acquire, 0, 250*ms, 300*ms, 400*ms)

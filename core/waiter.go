@@ -236,7 +236,7 @@ func (w *waiter) reach(now time.Time) {
 	policy := &w.lock.settings.retry
 	switch {
 	case r.owner != nil, // the answer is known
-		first && r.looker == nil && !r.lookWanted,
+		first && r.looker == nil && !r.lookWanted && r.known(),
 		w.e.reliable() && !r.watch.failed && !first && !w.last() && r.held:
 		switch {
 		case !first:

@@ -208,11 +208,11 @@ func TestWatchAfterASetUpThatNobodyWantedAnyMore(t *testing.T) {
 			t.Errorf("%d watches are live; want none", n)
 		}
 		p := w.goAcquire(t.Context(), "k", time.Minute, locco.RetryDelay(time.Hour))
-		w.onAnswer = func(r request) { // somebody else is faster
+		w.hookAnswers(func(r request) { // somebody else is faster
 			if r.op == loccotest.Release {
 				w.store.take("k", time.Hour)
 			}
-		}
+		})
 		l.Release(t.Context())
 		w.sleepTo(200 * ms)
 		w.released("k")

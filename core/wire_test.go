@@ -229,6 +229,28 @@ func (w *wire) note(ev locco.Event) {
 	}
 }
 
+// hookRequests sets a function that is called when a request leaves, on its
+// goroutine; nil means none.
+func (w *wire) hookRequests(f func(request)) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.onRequest = f
+}
+
+// hookAnswers sets a function that is called before an answer is given.
+func (w *wire) hookAnswers(f func(request)) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.onAnswer = f
+}
+
+// hookEvents sets a function that is called for every event, in the locker's hook.
+func (w *wire) hookEvents(f func(locco.Event)) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.onEvent = f
+}
+
 // sent returns the requests of op so far, in order.
 func (w *wire) sent(op loccotest.Op) []request {
 	w.mu.Lock()
