@@ -17,7 +17,9 @@ import (
 // method returns soon after that deadline. What it was asked to do may still
 // happen on the server: Locker allows for that. Methods are safe for
 // concurrent use, and none of them retries a request by itself in a way that
-// could take a grant of the first try for somebody else's lock.
+// could take a grant of the first try for somebody else's lock. The error of a
+// server that cannot be reached matches neither [ErrInvalid], which says that
+// nothing was stored, nor [errors.ErrUnsupported], which turns an ability off.
 //
 // A Backend may also implement the optional abilities [Fencer], [Immediate],
 // [Retryer], [Watcher], [Transferrer], [ManyAcquirer], [ManyExtender] and
@@ -74,7 +76,8 @@ type Grant struct {
 	OK bool
 
 	// Fence is the fencing token of a fenced grant: larger than that of every
-	// earlier grant of the key, positive, below 2^53.
+	// earlier grant of the key, positive, below 2^53. It is 0 when none was
+	// asked for.
 	Fence int64
 
 	// Left is, on a refusal, how long the present lease still runs; 0 when
@@ -91,7 +94,10 @@ type Fencer interface {
 // Immediate is a [Backend] that never blocks, because it does no I/O. Its calls
 // run on the caller's goroutine even when the caller's context can be canceled.
 // An Immediate backend that is also a [Watcher] promises that no wake-up is
-// lost; waiters then look at the backend only when woken or at a lease's end.
+// lost; waiters then look at the backend only when woken or at a lease's end. For
+// that it also wakes the next watcher when one that was woken stops while the key
+// is free, and a watcher when the key's lease has come to end before a refusal
+// said that it would.
 type Immediate interface {
 	Immediate() bool
 }
@@ -110,7 +116,7 @@ type Retryer interface {
 // is called, and Locker looks at the key once more. The channel receives when
 // the key may have become free by a release; the end of a lease is Locker's own
 // business ([Grant.Left]). The channel has room for one wake-up, so a sender
-// never blocks, and it is never closed. A receive too many is harmless; one
+// never blocks, and it is never closed; after stop nothing is sent. A receive too many is harmless; one
 // that is missing costs the waiter at most its retry delay. stop may be called
 // more than once, does not block on I/O, and releases all that the watch holds. A
 // watch that broke is set up again in the background, without spinning; its
@@ -132,7 +138,8 @@ type Transferrer interface {
 // all or none. Keys are distinct and sorted by their bytes. When all were
 // granted there is one Grant a lease, in order, and refused is -1; when not,
 // nothing is stored and refused is the index of a key that another holder has.
-// With an error, grants and refused say nothing.
+// With an error, grants and refused say nothing. [Lease.Again] counts for each key
+// as in Acquire.
 // It may answer [errors.ErrUnsupported] for a set that cannot be taken in one
 // step (keys on several servers); Locker then takes them one by one.
 type ManyAcquirer interface {
