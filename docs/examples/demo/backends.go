@@ -1,0 +1,49 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	locco "github.com/locco-go/locco/core"
+	"github.com/locco-go/locco/memory"
+)
+
+// opener makes a backend for a store at url, and what closes its client.
+type opener func(ctx context.Context, url string) (backend locco.Backend, closeClient func(), err error)
+
+// backends has a line for each store. Nil: not part of this version yet.
+var backends = map[string]opener{
+	"memory":   openMemory,
+	"mongo":    nil,
+	"postgres": nil,
+	"redis":    nil,
+}
+
+func backendNames() []string {
+	names := make([]string, 0, len(backends))
+	for name := range backends {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	return names
+}
+
+func openBackend(ctx context.Context, name, url string) (locco.Backend, func(), error) {
+	open, known := backends[name]
+	switch {
+	case !known:
+		return nil, nil, fmt.Errorf("unknown backend %q; there are %s", name, strings.Join(backendNames(), ", "))
+	case open == nil:
+		return nil, nil, fmt.Errorf("the backend %q is not part of this version yet; try -backend=memory", name)
+	}
+	return open(ctx, url)
+}
+
+func openMemory(_ context.Context, url string) (locco.Backend, func(), error) {
+	if url != "" {
+		return nil, nil, fmt.Errorf("the backend memory has no -url, got %q", url)
+	}
+	return memory.New(), func() {}, nil
+}
