@@ -2,7 +2,6 @@ package locco
 
 import (
 	"context"
-	"errors"
 	"time"
 )
 
@@ -97,11 +96,7 @@ func (e *engine) accept(ctx context.Context, l *Lock, a answer, now, waited time
 		}
 		err = ErrClosed
 	}
-	if errors.Is(err, ErrClosed) {
-		e.passOn(ctx, l) // here: Close may not wait for what begins now
-	} else {
-		e.goBackground(func() { e.passOn(ctx, l) })
-	}
+	e.cleanUp(func() { e.passOn(ctx, l) })
 	e.emit(Event{Kind: EventAcquireFailed, Key: l.key, TTL: l.askTTL, Err: err, Waited: waited, Attempts: attempts})
 	return err
 }
@@ -141,7 +136,7 @@ func (e *engine) tryAcquire(ctx context.Context, l *Lock, began time.Time) error
 		e.enterOwner(l)
 		return e.accept(ctx, l, a, a.answered, 0, 1, false)
 	case answered && a.perhapsStored():
-		e.goBackground(func() { e.giveBack(ctx, l) })
+		e.cleanUp(func() { e.giveBack(ctx, l) })
 	}
 	if ctx.Err() != nil {
 		err := newWaitError(ctx, l.key, nil)

@@ -312,13 +312,13 @@ func TestWhereAttemptsRun(t *testing.T) {
 	for _, tc := range []struct {
 		name      string
 		call      take
-		deadline  time.Duration // of the caller; 0: none, -1: it cannot be cancelled
+		deadline  time.Duration // of the caller; 0: none, -1: it cannot be canceled
 		immediate bool
 		later     bool // the attempt is the call's second
 		inline    bool
 	}{
-		{"NeverCancelled", acquire, -1, false, false, true},
-		{"NeverCancelledLater", acquire, -1, false, true, true},
+		{"NeverCanceled", acquire, -1, false, false, true},
+		{"NeverCanceledLater", acquire, -1, false, true, true},
 		{"NoDeadline", acquire, 0, false, false, true},
 		{"LateDeadline", acquire, time.Minute, false, false, true},
 		{"DeadlineOfTheCall", acquire, 3 * time.Second, false, false, true},
@@ -327,11 +327,11 @@ func TestWhereAttemptsRun(t *testing.T) {
 		{"LaterLateDeadline", acquire, time.Minute, false, true, false},
 		{"Immediate", acquire, 2 * time.Second, true, false, true},
 		{"ImmediateLater", acquire, 2 * time.Second, true, true, true},
-		{"TryNeverCancelled", try, -1, false, false, true},
+		{"TryNeverCanceled", try, -1, false, false, true},
 		{"TryNoDeadline", try, 0, false, false, true},
 		{"TryEarlyDeadline", try, time.Second, false, false, false},
 		{"TryImmediate", try, time.Second, true, false, true},
-		{"ManyNeverCancelled", many, -1, false, false, true},
+		{"ManyNeverCanceled", many, -1, false, false, true},
 		{"ManyNoDeadline", many, 0, false, false, true},
 		{"ManyEarlyDeadline", many, time.Second, false, false, false},
 	} {
@@ -422,12 +422,7 @@ func TestLateAnswer(t *testing.T) {
 					w := newWire(t)
 					w.dial(nil, locco.WithCallTimeout(tc.callTimeout))
 					w.inject(loccotest.Acquire, 1, loccotest.LateAnswer(tc.after))
-					p := (*pending)(nil)
-					if try {
-						p = w.goTry(t.Context(), "k", time.Second)
-					} else {
-						p = w.goAcquire(t.Context(), "k", time.Second, locco.Retries(0))
-					}
+					p := w.goTake(t.Context(), try, "k", time.Second)
 					if !tc.late {
 						l := p.lock(tc.after)
 						if want := 990*ms - tc.after; l.Remaining() != want {
@@ -463,11 +458,7 @@ func TestLateAnswerIsGivenBackInTheBackground(t *testing.T) {
 			w.dial(nil)
 			w.inject(loccotest.Acquire, 1, loccotest.LateAnswer(990*ms))
 			w.inject(loccotest.Release, 1, loccotest.DropRequest())
-			if try {
-				w.goTry(context.Background(), "k", time.Second).fails(990*ms, locco.ErrLate)
-			} else {
-				w.goAcquire(context.Background(), "k", time.Second, locco.Retries(0)).fails(990*ms, locco.ErrLate)
-			}
+			w.goTake(context.Background(), try, "k", time.Second).fails(990*ms, locco.ErrLate)
 			synctest.Wait()
 			if r := w.sent(loccotest.Release)[0]; r.limit != 3*time.Second || r.over != -1 {
 				t.Errorf("%v: its context gives it %v; want 3s, and that it is under way", r, r.limit)
@@ -500,12 +491,7 @@ func TestCallTimeoutIsLate(t *testing.T) {
 					w := newWire(t)
 					w.dial(nil, locco.WithCallTimeout(100*ms))
 					w.inject(loccotest.Acquire, 1, tc.effect)
-					p := (*pending)(nil)
-					if try {
-						p = w.goTry(t.Context(), "k", time.Minute)
-					} else {
-						p = w.goAcquire(t.Context(), "k", time.Minute, locco.Retries(0))
-					}
+					p := w.goTake(t.Context(), try, "k", time.Minute)
 					err := p.fails(100*ms, locco.ErrLate)
 					matchesNone(t, err, locco.ErrHeld, context.DeadlineExceeded, context.Canceled)
 					r := w.sent(loccotest.Acquire)[0]
@@ -680,12 +666,7 @@ func TestDriverErrorThatStays(t *testing.T) {
 					w := newWire(t)
 					w.dial(nil)
 					w.inject(loccotest.Acquire, 1, tc.effect)
-					p := (*pending)(nil)
-					if try {
-						p = w.goTry(t.Context(), "k", time.Minute)
-					} else {
-						p = w.goAcquire(t.Context(), "k", time.Minute)
-					}
+					p := w.goTake(t.Context(), try, "k", time.Minute)
 					if err := p.fails(0, tc.want); err != tc.want {
 						t.Errorf("the call = %v; want the driver's error as it is", err)
 					}

@@ -39,7 +39,7 @@ func (lr *Locker) acquireMany(ctx context.Context, keys []string, ttl time.Durat
 			return nil, err
 		}
 	}
-	return &LockSet{locks: locks}, nil
+	return newLockSet(locks), nil
 }
 
 // prepareMany checks the arguments and makes a lock for each distinct key.
@@ -111,7 +111,7 @@ func (e *engine) acquireTogether(ctx context.Context, locks []*Lock) (granted bo
 	switch {
 	case !answered, ctx.Err() != nil && m.verdict != lookGranted:
 		if answered && m.perhapsStored() {
-			e.goBackground(func() { e.giveBackAll(ctx, locks) })
+			e.cleanUp(func() { e.giveBackAll(ctx, locks) })
 		}
 		return false, 0, failed(newWaitError(ctx, locks[0].key, nil))
 	case m.verdict == lookGranted:
@@ -123,9 +123,8 @@ func (e *engine) acquireTogether(ctx context.Context, locks []*Lock) (granted bo
 			a.grant = m.grants[i]
 			if err := e.accept(ctx, l, a, e.now(), 0, 1, false); err != nil {
 				e.dropAll(ctx, locks[:i])
-				for _, l := range locks[i+1:] {
-					e.goBackground(func() { e.passOn(ctx, l) })
-				}
+				rest := locks[i+1:]
+				e.cleanUp(func() { eachAtOnce(e, rest, func(_ int, l *Lock) { e.passOn(ctx, l) }) })
 				return false, 0, err
 			}
 		}
@@ -142,7 +141,7 @@ func (e *engine) acquireTogether(ctx context.Context, locks []*Lock) (granted bo
 		return false, 1, nil
 	}
 	if m.perhapsStored() {
-		e.goBackground(func() { e.giveBackAll(ctx, locks) })
+		e.cleanUp(func() { e.giveBackAll(ctx, locks) })
 	}
 	return false, 0, failed(m.err)
 }
@@ -214,7 +213,7 @@ func (e *engine) acquireInTurn(ctx context.Context, locks []*Lock, began time.Ti
 		if err != nil {
 			e.dropAll(ctx, locks[:i])
 			if unanswered > 0 {
-				e.goBackground(func() { e.giveBackAll(ctx, rest) })
+				e.cleanUp(func() { e.giveBackAll(ctx, rest) })
 			}
 			if lost := firstLost(locks[:i]); lost != nil && ctx.Err() == nil {
 				return lost
@@ -268,7 +267,7 @@ func (e *engine) dropAll(ctx context.Context, locks []*Lock) {
 		return
 	}
 	if ctx.Err() != nil {
-		e.goBackground(func() { _ = releaseAll(ctx, locks) }) // events report failures
+		e.cleanUp(func() { _ = releaseAll(ctx, locks) }) // events report failures
 		return
 	}
 	_ = releaseAll(ctx, locks)

@@ -540,7 +540,7 @@ func TestAcquireManyAnswerLostThenFails(t *testing.T) {
 		{"Broken", func(w *wire, _ context.CancelFunc) {
 			w.Inject(loccotest.Fault{Op: loccotest.Acquire, Key: "b", Effect: loccotest.FailRequest(errBroken)})
 		}, "b", []error{errBroken}},
-		{"Cancelled", func(w *wire, cancel context.CancelFunc) {
+		{"Canceled", func(w *wire, cancel context.CancelFunc) {
 			w.store.take("b", 5*time.Second)
 			time.AfterFunc(250*ms, cancel)
 		}, "b", []error{context.Canceled, locco.ErrHeld}},
@@ -645,7 +645,7 @@ func TestAcquireManyBadAnswers(t *testing.T) {
 }
 
 // spec 2.5, 2.6: what a context that ends does, in each phase.
-func TestAcquireManyCancelled(t *testing.T) {
+func TestAcquireManyCanceled(t *testing.T) {
 	t.Parallel()
 	keys := []string{"a", "b", "c"}
 	for _, tc := range []struct {
@@ -725,7 +725,7 @@ func TestAcquireManyCancelled(t *testing.T) {
 }
 
 // spec 2.6: a context that is over starts nothing, also between two keys.
-func TestAcquireManyCancelledBetweenKeys(t *testing.T) {
+func TestAcquireManyCanceledBetweenKeys(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w := newWire(t)
@@ -767,6 +767,27 @@ func TestAcquireManyClosed(t *testing.T) {
 			}
 		})
 	}
+}
+
+// spec 5.6, 2.6: what the atomic step brings after Close is given back.
+func TestAcquireManyClosedTogether(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWire(t)
+		lr := w.dial(w.sets())
+		w.inject(loccotest.AcquireMany, 1, loccotest.DelayAnswer(100*ms))
+		m := w.goMany(t.Context(), []string{"a", "b"}, time.Minute)
+		if err := lr.Close(t.Context()); err != nil {
+			t.Errorf("Close = %v; want nil", err)
+		}
+		<-m.done
+		if !errors.Is(m.err, locco.ErrClosed) {
+			t.Errorf("AcquireMany = %v; want ErrClosed", m.err)
+		}
+		synctest.Wait()
+		w.wantHolder("a", nil)
+		w.wantHolder("b", nil)
+	})
 }
 
 // A call that came while the atomic step was under way queues behind the set.

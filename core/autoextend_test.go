@@ -3,6 +3,7 @@ package locco_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"runtime"
 	"slices"
 	"strings"
@@ -190,7 +191,8 @@ func TestMaxHold(t *testing.T) {
 		{"SlowGrant", 9 * s, 9 * s, 2 * s, []time.Duration{3 * s}, 6061 * ms},
 		{
 			"Short", 10 * ms, 15 * ms, 0,
-			[]time.Duration{10 * ms / 3, 20 * ms / 3}, 9 * ms,
+			[]time.Duration{10 * ms / 3, 20 * ms / 3},
+			9 * ms,
 		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -405,6 +407,24 @@ func TestExtensionsKeepFailing(t *testing.T) {
 		if ev := h.last(locco.EventLost); ev.Err != errBroken || ev.Held != 8910*time.Millisecond {
 			t.Errorf("lost event: Err, Held = %v, %v; want %v, 8.91s", ev.Err, ev.Held, errBroken)
 		}
+	})
+}
+
+// spec 4.5: when the lease runs out while an extension waits for its answer, the
+// driver error before it is the cause.
+func TestHangingExtensionAfterAnError(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := loccotest.Wrap(newStore())
+		b.Inject(loccotest.Fault{Op: loccotest.Extend, Times: 1, Effect: loccotest.FailRequest(errBroken)})
+		b.Inject(loccotest.Fault{Op: loccotest.Extend, Effect: loccotest.LateAnswer(time.Minute)})
+		h := &hookLog{}
+		locker := holdingLocker(t, b, locco.WithEvents(h.hook))
+		lock := hold(t, locker, "k", 9*time.Second, locco.AutoExtend(day))
+		elapse(8910 * time.Millisecond)
+		wantLost(t, lock, locco.ReasonLateExtend, errBroken)
+		elapse(time.Hour)
+		wantEvents(t, h, "k", "acquired, extend failed, lost late-extend")
 	})
 }
 
@@ -852,6 +872,37 @@ func TestGroupsAreBounded(t *testing.T) {
 	})
 }
 
+// spec 4.2: what a burst of locks leaves behind is still kept right.
+func TestHeartbeatsAfterABurst(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := loccotest.Wrap(newStore())
+		locker := holdingLocker(t, plainStore{b})
+		var locks []*locco.Lock
+		for i := range 3000 {
+			ttl := 9*time.Second + time.Duration(i*7919%3000)*time.Millisecond
+			locks = append(locks, hold(t, locker, fmt.Sprint("k", i), ttl, locco.AutoExtend(day)))
+		}
+		var kept []*locco.Lock
+		for i := range locks {
+			lock := locks[i*1009%3000]
+			if i%100 == 50 {
+				kept = append(kept, lock)
+			} else if err := lock.Release(context.Background()); err != nil {
+				t.Errorf("Release = %v; want nil", err)
+			}
+		}
+		if n := len(locker.Held()); n != len(kept) {
+			t.Errorf("Held = %d locks; want %d", n, len(kept))
+		}
+		calls := logCalls(b)
+		elapse(5 * time.Second)
+		for _, lock := range kept {
+			wantTimes(t, "extensions of "+lock.Key(), calls.times(loccotest.Extend, lock.Key()), lock.TTL()/3)
+		}
+	})
+}
+
 // manyFunc is a store that answers ExtendMany in its own way.
 type manyFunc struct {
 	*store
@@ -860,6 +911,50 @@ type manyFunc struct {
 
 func (m *manyFunc) ExtendMany(ctx context.Context, ls []locco.Lease) []locco.Verdict {
 	return m.many(ctx, ls)
+}
+
+// spec 4.6, 8.5: of a group that is about to be sent, those that were released
+// meanwhile are left out.
+func TestReleaseOvertakesAGroupThatIsDue(t *testing.T) {
+	t.Parallel()
+	for _, released := range []int{1, 2} {
+		t.Run(fmt.Sprint("Released", released), func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				b := &manyFunc{store: newStore()}
+				b.immediate = true // one goroutine sends one group after the other
+				var mu sync.Mutex
+				var others []*locco.Lock
+				var sent []string
+				b.many = func(ctx context.Context, ls []locco.Lease) []locco.Verdict {
+					mu.Lock()
+					defer mu.Unlock()
+					for _, lock := range others {
+						lock.Release(ctx)
+					}
+					for _, l := range ls {
+						sent = append(sent, l.Key)
+					}
+					return b.store.ExtendMany(ctx, ls)
+				}
+				locker := holdingLocker(t, b)
+				short := []locco.CallOption{locco.AutoExtend(day), locco.ExtendEvery(time.Second)}
+				hold(t, locker, "a", 2*time.Second, short...) // its group goes first
+				hold(t, locker, "b", 2*time.Second, short...)
+				long := []*locco.Lock{hold(t, locker, "c", 9*time.Second, short...), hold(t, locker, "d", 9*time.Second, short...)}
+				mu.Lock()
+				others = long[:released]
+				mu.Unlock()
+				elapse(1500 * time.Millisecond)
+				mu.Lock()
+				defer mu.Unlock()
+				slices.Sort(sent)
+				if got, want := strings.Join(sent, " "), []string{"a b d", "a b"}[released-1]; got != want {
+					t.Errorf("extended together: %s; want %s", got, want)
+				}
+			})
+		})
+	}
 }
 
 // spec 8.5: a key without a verdict has a driver's error, not a loss.

@@ -139,27 +139,39 @@ func TestCheckWhenItsContextEnds(t *testing.T) {
 // nothing.
 func TestCheckOvertakenByRelease(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		b := loccotest.Wrap(newStore())
-		h := &hookLog{}
-		locker := holdingLocker(t, b, locco.WithEvents(h.hook))
-		lock := hold(t, locker, "k", time.Minute)
-		b.Inject(loccotest.Fault{Op: loccotest.Holds, Effect: loccotest.DelayRequest(time.Second)})
-		check := later(func() error { return lock.Check(context.Background()) })
-		synctest.Wait()
-		if err := lock.Release(context.Background()); err != nil {
-			t.Errorf("Release = %v; want nil", err)
-		}
-		elapse(time.Second)
-		if err, _, done := check(); !done || !errors.Is(err, locco.ErrReleased) {
-			t.Errorf("Check = %v, done %v; want ErrReleased", err, done)
-		}
-		wantState(t, lock, locco.StateReleased)
-		if got := lock.Reason(); got != "" {
-			t.Errorf("Reason = %q; want none", got)
-		}
-		wantEvents(t, h, "k", "acquired, released freed")
-	})
+	for _, tc := range []struct {
+		name   string
+		effect loccotest.Effect
+	}{
+		{"NotOurs", loccotest.DelayRequest(time.Second)},
+		{"Ours", loccotest.DelayAnswer(time.Second)},
+		{"NoAnswer", loccotest.DropRequest()},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				b := loccotest.Wrap(newStore())
+				h := &hookLog{}
+				locker := holdingLocker(t, b, locco.WithEvents(h.hook))
+				lock := hold(t, locker, "k", time.Minute)
+				b.Inject(loccotest.Fault{Op: loccotest.Holds, Effect: tc.effect})
+				check := later(func() error { return lock.Check(context.Background()) })
+				synctest.Wait()
+				if err := lock.Release(context.Background()); err != nil {
+					t.Errorf("Release = %v; want nil", err)
+				}
+				elapse(3 * time.Second)
+				if err, _, done := check(); !done || !errors.Is(err, locco.ErrReleased) {
+					t.Errorf("Check = %v, done %v; want ErrReleased", err, done)
+				}
+				wantState(t, lock, locco.StateReleased)
+				if got := lock.Reason(); got != "" {
+					t.Errorf("Reason = %q; want none", got)
+				}
+				wantEvents(t, h, "k", "acquired, released freed")
+			})
+		})
+	}
 }
 
 // spec 5.3: from the local deadline on the lock is lost, whatever the driver

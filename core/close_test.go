@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -320,6 +321,77 @@ func TestCloseWhenItsContextEnds(t *testing.T) {
 			})
 		}
 	}
+}
+
+// spec 5.6: a callback or a hook that closes waits for itself, but not longer than
+// its context.
+func TestCloseFromWithin(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		inner := newStore()
+		var closed atomic.Int32
+		var locker *locco.Locker
+		closeIt := func() {
+			ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+			defer cancel()
+			if err := locker.Close(ctx); !errors.Is(err, context.DeadlineExceeded) {
+				t.Errorf("Close = %v; want DeadlineExceeded", err)
+			}
+			closed.Add(1)
+		}
+		locker = holdingLocker(t, loccotest.Wrap(inner), locco.WithEvents(func(ev locco.Event) {
+			if ev.Kind == locco.EventExtended && closed.Load() == 0 {
+				closeIt()
+			}
+		}))
+		hold(t, locker, "k", 9*time.Second, locco.AutoExtend(day))
+		err := locker.WithLock(context.Background(), "w", 30*time.Second, func(ctx context.Context, _ *locco.Lock) error {
+			<-ctx.Done() // by the hook's
+			closeIt()
+			return nil
+		})
+		if err != nil {
+			t.Errorf("WithLock = %v; want nil", err)
+		}
+		synctest.Wait()
+		if closed.Load() != 2 {
+			t.Errorf("closed %d times; want 2", closed.Load())
+		}
+		if err := locker.Close(context.Background()); err != nil {
+			t.Errorf("Close = %v; want nil", err)
+		}
+		if inner.holder("k") != "" || inner.holder("w") != "" {
+			t.Error("a key is taken after Close")
+		}
+	})
+}
+
+// spec 5.6: that its context had ended already is not overlooked when nothing
+// takes time.
+func TestCloseWithAnEndedContext(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		ended, cancel := context.WithCancel(context.Background())
+		cancel()
+		inner := newStore()
+		for i := range 200 {
+			b := loccotest.Wrap(inner)
+			locker := holdingLocker(t, b)
+			lock := hold(t, locker, fmt.Sprint("k", i), 9*time.Second, locco.AutoExtend(day))
+			if err := locker.Close(ended); !errors.Is(err, context.Canceled) {
+				t.Errorf("Close = %v; want Canceled: the lock was not released", err)
+			}
+			wantState(t, lock, locco.StateHeld)
+			elapse(10 * time.Second)
+			wantState(t, lock, locco.StateLost)
+			if n := b.Calls(loccotest.AnyExtend); n != 0 {
+				t.Errorf("extensions after Close = %d; want 0", n)
+			}
+		}
+		if err := holdingLocker(t, inner).Close(ended); err != nil {
+			t.Errorf("Close without locks = %v; want nil: nothing was left to do", err)
+		}
+	})
 }
 
 // spec 5.6: a second Close waits in the same way.

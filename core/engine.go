@@ -212,6 +212,21 @@ func (e *engine) giveBack(values context.Context, l *Lock) {
 	e.wakeRoom(l.key)
 }
 
+// cleanUp runs f, which undoes what nobody wants, without making a caller wait
+// for it. Once the locker is closed it runs here, because Close may have returned.
+func (e *engine) cleanUp(f func()) {
+	e.background.add() // before the look at closed: then Close waits for it, or it runs here
+	if e.closed.Load() {
+		defer e.background.done()
+		f()
+		return
+	}
+	go func() {
+		defer e.background.done()
+		f()
+	}()
+}
+
 // tally counts what is under way, and lets somebody wait for it to end.
 type tally struct {
 	mu   sync.Mutex

@@ -176,12 +176,7 @@ func TestFenceOutOfRange(t *testing.T) {
 					w := newWire(t)
 					w.dial(nil, locco.WithFencing())
 					w.store.fence = tc.before
-					p := (*pending)(nil)
-					if try {
-						p = w.goTry(t.Context(), "k", time.Minute)
-					} else {
-						p = w.goAcquire(t.Context(), "k", time.Minute)
-					}
+					p := w.goTake(t.Context(), try, "k", time.Minute)
 					o := p.wait()
 					if (o.err == nil) != tc.ok {
 						t.Errorf("Acquire with fence %d = %v; want a lock: %v", tc.before+1, o.err, tc.ok)

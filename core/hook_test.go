@@ -86,7 +86,7 @@ func TestHookThatPanics(t *testing.T) {
 				lost := hold(t, locker, "lost", time.Second)
 				elapse(time.Minute)
 				wantLost(t, lost, locco.ReasonExpired, nil)
-				wantEvents(t, h, "k", "acquired, extended, extended, contended held, acquire failed, released freed")
+				wantEvents(t, h, "k", "acquired, "+strings.Repeat("extended, ", 2)+"contended held, acquire failed, released freed")
 				wantEvents(t, h, "lost", "acquired, lost expired")
 			})
 		})
@@ -280,6 +280,40 @@ func TestHookThatExtendsTheSet(t *testing.T) {
 		}
 		if extended.Load() != 1 {
 			t.Error("the hook did not extend")
+		}
+	})
+}
+
+// spec 7.1, 4.4: the hook extends its lock while another Extend of it is about to
+// be sent: that one is not held up by the event of the one before.
+func TestHookThatExtendsItsLock(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := loccotest.Wrap(newStore())
+		ctx := context.Background()
+		var a atomic.Pointer[locco.Lock]
+		var extended atomic.Int32
+		locker := holdingLocker(t, plainStore{b}, locco.WithEvents(func(ev locco.Event) {
+			if lock := a.Load(); lock != nil && ev.Kind == locco.EventExtended && ev.Key == "a" && extended.Add(1) == 1 {
+				if err := lock.Extend(ctx, time.Minute); err != nil {
+					t.Errorf("Extend in the hook = %v; want nil", err)
+				}
+			}
+		}))
+		set := holdSet(t, locker, "a b", time.Minute)
+		a.Store(set.Get("a"))
+		b.Inject(loccotest.Fault{Op: loccotest.Extend, Key: "b", Effect: loccotest.DelayAnswer(time.Second)})
+		all := later(func() error { return set.Extend(ctx, time.Minute) })
+		elapse(100 * time.Millisecond) // a has its answer, and its event waits for b's
+		if err := a.Load().Extend(ctx, time.Minute); err != nil {
+			t.Errorf("Extend = %v; want nil", err)
+		}
+		elapse(time.Minute / 2)
+		if err, _, done := all(); err != nil || !done {
+			t.Errorf("Extend of the set = %v, done %v; want nil", err, done)
+		}
+		if n := extended.Load(); n != 3 {
+			t.Errorf("extended events of a = %d; want 3", n)
 		}
 	})
 }

@@ -30,8 +30,8 @@ func TestLockReadsWhatWasGranted(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				b := newStore()
-				opts := append(tc.opts, locco.WithPrefix("p:"), locco.WithDefaults(locco.Retries(3)))
-				locker := holdingLocker(t, b, opts...)
+				tc.opts = append(tc.opts, locco.WithPrefix("p:"), locco.WithDefaults(locco.Retries(3)))
+				locker := holdingLocker(t, b, tc.opts...)
 				lock := hold(t, locker, "k", 10*time.Second, locco.RetryDelay(time.Second))
 				if got := lock.Key(); got != "p:k" {
 					t.Errorf("Key = %q; want %q", got, "p:k")

@@ -160,7 +160,8 @@ func (lr *Locker) Held() []*Lock {
 // any more, and what is left expires by itself.
 //
 // The errors of the releases are joined with that of ctx. The backend stays
-// open: it is the caller's. A second Close waits in the same way.
+// open: it is the caller's. A second Close waits in the same way. A callback or a
+// hook that calls Close waits for itself, until ctx ends.
 func (lr *Locker) Close(ctx context.Context) error {
 	if err := checkContext(ctx); err != nil {
 		return err
@@ -209,7 +210,7 @@ func (lr *Locker) Close(ctx context.Context) error {
 	for _, l := range e.keeper.held() {
 		l.setRenewal(false)
 	}
-	return errors.Join(append(errs[:len(errs):len(errs)], newCloseError(ctx))...)
+	return errors.Join(append(slices.Clip(errs), newCloseError(ctx))...)
 }
 
 // newCloseError is the error of a Close whose context ended. It matches the
@@ -241,7 +242,7 @@ func (e *engine) endWaits() {
 				w.err = ErrClosed
 				left, stop := w.leave()
 				w.signal()
-				ends = append(ends, func() { w.finish(left, stop) })
+				ends = append(ends, func() { e.goBackground(func() { w.finish(left, stop) }) })
 			}
 		}
 		sh.mu.Unlock()

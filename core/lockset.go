@@ -18,6 +18,14 @@ type LockSet struct {
 	lostChan chan struct{}
 }
 
+func newLockSet(locks []*Lock) *LockSet {
+	s := &LockSet{locks: locks}
+	for _, l := range locks {
+		l.whenLost(func() { s.noteLoss(l) }) // at once: the first loss is the one to tell of
+	}
+	return s
+}
+
 // Locks returns the locks, sorted by key, one for each distinct key.
 func (s *LockSet) Locks() []*Lock {
 	if s == nil {
@@ -82,22 +90,16 @@ func (s *LockSet) Lost() <-chan struct{} {
 	if s == nil {
 		return (*Lock)(nil).Lost()
 	}
+	_ = s.Err() // looks at the clock
 	s.mu.Lock()
-	lost, made := s.lostChan, s.lostChan != nil
-	if !made {
-		lost = make(chan struct{})
-		s.lostChan = lost
+	defer s.mu.Unlock()
+	if s.lostChan == nil {
+		s.lostChan = make(chan struct{})
 		if s.first != nil {
-			close(lost)
+			close(s.lostChan)
 		}
 	}
-	s.mu.Unlock()
-	if !made {
-		for _, l := range s.locks {
-			l.whenLost(func() { s.noteLoss(l) })
-		}
-	}
-	return lost
+	return s.lostChan
 }
 
 // Bind returns a context that ends with ctx, with the first loss of any of the

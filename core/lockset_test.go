@@ -351,6 +351,28 @@ func TestLockSetExtendWithAHangingKey(t *testing.T) {
 	}
 }
 
+// spec 4.4, 2.5: a key with an extension under way is extended after that.
+func TestLockSetExtendAfterAHeartbeat(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := loccotest.Wrap(newStore())
+		locker := holdingLocker(t, plainStore{b})
+		set := holdSet(t, locker, "a b", 9*time.Second, locco.AutoExtend(day))
+		b.Inject(loccotest.Fault{Op: loccotest.Extend, Key: "a", Times: 1, Effect: loccotest.DelayAnswer(2 * time.Second)})
+		b.Inject(loccotest.Fault{Op: loccotest.Extend, Key: "a", Times: 1, Effect: loccotest.FailRequest(errBroken)})
+		calls := logCalls(b)
+		elapse(3500 * time.Millisecond)
+		if err := set.Extend(context.Background(), time.Hour); !errors.Is(err, errBroken) || !strings.Contains(err.Error(), `"a"`) {
+			t.Errorf("Extend = %v; want the error of the second extension of a, with its key", err)
+		}
+		wantTimes(t, "extensions of a", calls.times(loccotest.Extend, "a"), 3*time.Second, 5*time.Second)
+		wantTimes(t, "extensions of b", calls.times(loccotest.Extend, "b"), 3*time.Second, 3500*time.Millisecond)
+		if err := set.Extend(context.Background(), time.Hour); err != nil {
+			t.Errorf("Extend = %v; want nil", err)
+		}
+	})
+}
+
 // spec 2.5, 4.3: each lock of a set counts its own hold deadline, and keeps its
 // heartbeat.
 func TestLockSetHeartbeats(t *testing.T) {

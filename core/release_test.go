@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -325,6 +326,50 @@ func TestReleaseAfterThePauseThatLostTheLock(t *testing.T) {
 	})
 }
 
+// panicsOnce is a store whose Release panics once, after a second.
+type panicsOnce struct {
+	*store
+	over atomic.Bool
+}
+
+func (p *panicsOnce) Release(ctx context.Context, key, token string) (bool, error) {
+	if p.over.CompareAndSwap(false, true) {
+		time.Sleep(time.Second)
+		panic("the backend")
+	}
+	return p.store.Release(ctx, key, token)
+}
+
+// spec 5.4: a backend that panics leaves the lock as one whose release failed,
+// and nobody waiting.
+func TestReleaseThatPanics(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := &panicsOnce{store: newStore()}
+		h := &hookLog{}
+		locker := holdingLocker(t, b, locco.WithEvents(h.hook))
+		lock := hold(t, locker, "k", time.Minute)
+		panicked := later(func() (value any) {
+			defer func() { value = recover() }()
+			lock.Release(context.Background())
+			return nil
+		})
+		elapse(time.Millisecond)
+		shared := later(func() error { return lock.Release(context.Background()) })
+		elapse(time.Second)
+		if value, _, done := panicked(); !done || value != "the backend" {
+			t.Errorf("recover() = %v, done %v; want the backend's panic", value, done)
+		}
+		if err, _, done := shared(); !done || err == nil {
+			t.Errorf("Release at the same time = %v, done %v; want an error", err, done)
+		}
+		if err := lock.Release(context.Background()); err != nil {
+			t.Errorf("Release again = %v; want nil", err)
+		}
+		wantEvents(t, h, "k", "acquired, release failed, released freed")
+	})
+}
+
 // spec 5.4: concurrent calls share one request and its result.
 func TestReleaseConcurrentSafe(t *testing.T) {
 	t.Parallel()
@@ -507,11 +552,13 @@ func TestHoldAtLeast(t *testing.T) {
 		{"JustBefore", 10 * time.Second, nil, 8*time.Second - 1, locco.OutcomeKept, 8*time.Second + time.Millisecond - 1},
 		{"After", 10 * time.Second, nil, 8 * time.Second, locco.OutcomeFreed, 8 * time.Second},
 		{
-			"LongerThanTheTTL", 3 * time.Second, []locco.HoldOption{locco.AutoExtend(time.Minute)},
+			"LongerThanTheTTL", 3 * time.Second,
+			[]locco.HoldOption{locco.AutoExtend(time.Minute)},
 			4 * time.Second, locco.OutcomeKept, 8 * time.Second,
 		},
 		{
-			"LockDelayDoesNotCount", 10 * time.Second, []locco.HoldOption{locco.LockDelay(time.Hour)},
+			"LockDelayDoesNotCount", 10 * time.Second,
+			[]locco.HoldOption{locco.LockDelay(time.Hour)},
 			time.Second, locco.OutcomeKept, 8 * time.Second,
 		},
 	} {

@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"runtime"
 	"slices"
+	"sync"
 	"time"
 
 	locco "github.com/locco-go/locco/core"
@@ -21,27 +22,32 @@ type actor struct {
 func (a *actor) run() {
 	for time.Now().Before(a.sim.until) {
 		time.Sleep(upTo(a.rng, time.Second))
-		var err error
-		switch a.rng.IntN(12) {
-		case 0, 1, 2, 3:
-			err = a.acquire()
-		case 4, 5:
-			err = a.tryAcquire()
-		case 6, 7:
-			err = a.withLock()
-		case 8:
-			err = a.tryWithLock()
-		case 9:
-			err = a.acquireMany()
-		case 10:
-			err = a.withLocks()
-		case 11:
-			err = a.attach()
-		}
-		if errors.Is(err, locco.ErrClosed) {
+		if err := pick(a.rng, a.sim.acts)(a); errors.Is(err, locco.ErrClosed) {
 			return
 		}
 	}
+}
+
+// acts is what an actor does: those of a seed are some of these.
+var acts = []func(*actor) error{
+	(*actor).acquire, (*actor).acquire, (*actor).acquire, (*actor).tryAcquire, (*actor).attach,
+	(*actor).withLock, (*actor).tryWithLock, (*actor).acquireMany, (*actor).withLocks,
+}
+
+// ends is how an actor ends a hold, as acts.
+var ends = []func(*actor, context.Context, *holding){
+	func(*actor, context.Context, *holding) {}, // abandoned: it expires, the hold limit ends it, or Close
+	(*actor).detach, (*actor).release, (*actor).release, (*actor).release,
+	(*actor).releaseTwice, (*actor).releaseAndExtend, (*actor).releaseAgain,
+}
+
+func pick[T any](r *rand.Rand, from []T) T { return from[r.IntN(len(from))] }
+
+// some returns a few of all, so that the mixture is another one in every run.
+func some[T any](r *rand.Rand, all []T) []T {
+	few := slices.Clone(all)
+	r.Shuffle(len(few), func(i, j int) { few[i], few[j] = few[j], few[i] })
+	return few[:1+r.IntN(len(few))]
 }
 
 // wish is a call that an actor is about to make.
@@ -147,8 +153,8 @@ func (w *wish) endsBy(d time.Duration) { w.most = min(w.most, d) }
 // took checks how a call ended that should have taken at most w.most.
 func (a *actor) took(w *wish, err error) {
 	took := time.Since(w.began)
-	if errors.Is(err, locco.ErrClosed) { // a grant that came too late is given back first
-		w.most += a.call()
+	if a.closing.Load() { // what came too late is given back first
+		w.most += 2 * a.call()
 	}
 	a.sim.logf(w.key, "%s: %s(%v, %v) took %v: %v", a.name, w.what, w.keys, w.ttl, took, err)
 	if took > w.most+a.slack() {
@@ -348,48 +354,49 @@ func (a *actor) use(h *holding) *holding {
 	return h
 }
 
-// end ends a hold in one of all ways.
+// end ends a hold.
 func (a *actor) end(h *holding) {
 	ctx, cancel := context.WithTimeout(context.Background(), upTo(a.rng, 3*time.Second))
 	defer cancel()
-	switch a.rng.IntN(10) {
-	case 0: // abandoned: it expires, or the hold limit ends it, or Close releases it
-	case 1:
-		handle, err := h.Detach()
-		a.sim.logf(h.Key(), "%s: Detach(%s) = %v", a.name, h.Token(), err)
-		a.wantError(ctx, h.Key(), "Detach", err)
-		if err == nil {
-			a.sim.handOn(handle)
-		}
-	case 2: // twice at once
-		done := make(chan struct{})
-		go func() {
-			defer close(done)
-			a.release(ctx, h)
-		}()
-		a.release(ctx, h)
-		<-done
-	case 3: // while an extension is under way
-		done := make(chan struct{})
-		go func() {
-			defer close(done)
-			a.wantError(ctx, h.Key(), "Extend", h.Extend(ctx, 5*time.Second))
-		}()
-		a.release(ctx, h)
-		<-done
-	case 4: // until it works
-		for range 3 {
-			if err := a.release(ctx, h); err == nil || errors.Is(err, locco.ErrLost) {
-				break
-			}
-			time.Sleep(upTo(a.rng, time.Second))
-		}
-	default:
-		a.release(ctx, h)
+	pick(a.rng, a.sim.ends)(a, ctx, h)
+}
+
+func (a *actor) detach(ctx context.Context, h *holding) {
+	handle, err := h.Detach()
+	a.sim.logf(h.Key(), "%s: Detach(%s) = %v", a.name, h.Token(), err)
+	a.wantError(ctx, h.Key(), "Detach", err)
+	if err == nil {
+		a.sim.handOn(handle)
 	}
 }
 
-func (a *actor) release(ctx context.Context, h *holding) error {
+func (a *actor) release(ctx context.Context, h *holding) { _ = a.tryRelease(ctx, h) }
+
+func (a *actor) releaseTwice(ctx context.Context, h *holding) {
+	var both sync.WaitGroup
+	both.Go(func() { a.release(ctx, h) })
+	a.release(ctx, h)
+	both.Wait()
+}
+
+func (a *actor) releaseAndExtend(ctx context.Context, h *holding) {
+	var both sync.WaitGroup
+	both.Go(func() { a.wantError(ctx, h.Key(), "Extend", h.Extend(ctx, 5*time.Second)) })
+	a.release(ctx, h)
+	both.Wait()
+}
+
+// releaseAgain releases until it works.
+func (a *actor) releaseAgain(ctx context.Context, h *holding) {
+	for range 3 {
+		if err := a.tryRelease(ctx, h); err == nil || errors.Is(err, locco.ErrLost) {
+			return
+		}
+		time.Sleep(upTo(a.rng, time.Second))
+	}
+}
+
+func (a *actor) tryRelease(ctx context.Context, h *holding) error {
 	before, began := h.State(), time.Now()
 	err := h.Release(ctx)
 	took := time.Since(began)

@@ -82,6 +82,7 @@ type link struct {
 	mu      sync.Mutex // guards what follows
 	rng     *rand.Rand
 	weather weather
+	unsure  map[string]bool // tokens that may be stored though nobody was told
 
 	over atomic.Bool // nothing may be sent any more: Close has returned
 }
@@ -216,12 +217,35 @@ func call[T any](ctx context.Context, l *link, sets bool, what, key, token strin
 var simStoreContext = context.Background()
 
 func (l *link) Acquire(ctx context.Context, le locco.Lease) (locco.Grant, error) {
+	if !le.Again && l.isUnsure(le.Token) {
+		l.sim.failf(le.Key, "%s: acquire for %s again without saying so (spec 2.6)", l.name, le.Token)
+	}
 	what := fmt.Sprintf("acquire for %v (again: %t)", le.TTL, le.Again)
-	return call(ctx, l, le.Again, what, le.Key, le.Token, func() locco.Grant {
+	g, err := call(ctx, l, le.Again, what, le.Key, le.Token, func() locco.Grant {
 		g, _ := l.sim.store.Acquire(simStoreContext, le)
 		l.sim.checkKey(le.Key)
 		return g
 	})
+	l.noteUnsure(err, le)
+	return g, err
+}
+
+// noteUnsure remembers the tokens of an attempt that failed.
+func (l *link) noteUnsure(err error, ls ...locco.Lease) {
+	if err == nil {
+		return
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, le := range ls {
+		l.unsure[le.Token] = true
+	}
+}
+
+func (l *link) isUnsure(token string) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.unsure[token]
 }
 
 func (l *link) Extend(ctx context.Context, le locco.Lease) (bool, error) {
@@ -259,7 +283,7 @@ func (l *link) Transfer(ctx context.Context, from string, to locco.Lease) (locco
 		return locco.Grant{}, errors.ErrUnsupported
 	}
 	what := fmt.Sprintf("transfer for %v from %s to", to.TTL, from)
-	return call(ctx, l, false, what, to.Key, to.Token, func() locco.Grant {
+	g, err := call(ctx, l, false, what, to.Key, to.Token, func() locco.Grant {
 		g, _ := l.sim.store.Transfer(simStoreContext, from, to)
 		if g.OK {
 			l.sim.freed(to.Key, from)
@@ -267,6 +291,8 @@ func (l *link) Transfer(ctx context.Context, from string, to locco.Lease) (locco
 		l.sim.checkKey(to.Key)
 		return g
 	})
+	l.noteUnsure(err, to)
+	return g, err
 }
 
 func (l *link) AcquireMany(ctx context.Context, ls []locco.Lease) ([]locco.Grant, int, error) {
@@ -285,6 +311,7 @@ func (l *link) AcquireMany(ctx context.Context, ls []locco.Lease) ([]locco.Grant
 		return answer{grants, refused}
 	})
 	if err != nil {
+		l.noteUnsure(err, ls...)
 		return nil, -1, err
 	}
 	return a.grants, a.refused, nil
@@ -332,69 +359,6 @@ func (l *link) calm() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.weather = weather{}
-}
-
-// clock is that of a process: it may run slow or fast, jump ahead, and make
-// whoever looks at it stand still, as a process does that is not scheduled.
-type clock struct {
-	born   time.Time
-	ppm    int64 // faster than the store's
-	jumps  []jump
-	pauses []window
-
-	observing atomic.Int32 // somebody looks at the process from outside of it
-
-	mu  sync.Mutex // guards rng
-	rng *rand.Rand
-}
-
-type jump struct {
-	at time.Time
-	by time.Duration
-}
-
-func (c *clock) read() time.Duration {
-	now := time.Now()
-	t := now.Sub(c.born)
-	t += time.Duration(int64(t) * c.ppm / 1e6)
-	for _, j := range c.jumps {
-		if !now.Before(j.at) {
-			t += j.by
-		}
-	}
-	return t
-}
-
-// now is what [locco.WithClock] gets. A process that stands still may have read
-// its clock just before.
-func (c *clock) now() time.Duration {
-	t := c.read()
-	pause := in(c.pauses, time.Now())
-	if pause == 0 || c.observing.Load() > 0 {
-		return t
-	}
-	c.mu.Lock()
-	stale := c.rng.IntN(2) == 0
-	c.mu.Unlock()
-	time.Sleep(pause)
-	if stale {
-		return t
-	}
-	return c.read()
-}
-
-// slack is how much longer anything may take because of pauses.
-func (c *clock) slack() (sum time.Duration) {
-	for _, p := range c.pauses {
-		sum += p.to.Sub(p.from)
-	}
-	return sum
-}
-
-// inStoreTime turns a span of this clock into the longest one of the store's
-// that it can be.
-func (c *clock) inStoreTime(d time.Duration) time.Duration {
-	return time.Duration(float64(d) / (1 + float64(c.ppm)/1e6))
 }
 
 // windows draws up to n windows within span of now.

@@ -51,13 +51,17 @@ func TestTimetable(t *testing.T) {
 		{"ConstantBackoff", []locco.CallOption{locco.Retries(2), locco.RetryBackoff(locco.ConstantBackoff(50 * ms))}, 0, every(0, 100*ms, 50*ms), 100 * ms},
 		{
 			"ExponentialBackoff",
-			[]locco.CallOption{locco.Retries(5), locco.RetryBackoff(locco.ExponentialBackoff(10*ms, 50*ms))}, 0,
-			[]time.Duration{0, 10 * ms, 30 * ms, 70 * ms, 120 * ms, 170 * ms}, 170 * ms,
+			[]locco.CallOption{locco.Retries(5), locco.RetryBackoff(locco.ExponentialBackoff(10*ms, 50*ms))},
+			0,
+			[]time.Duration{0, 10 * ms, 30 * ms, 70 * ms, 120 * ms, 170 * ms},
+			170 * ms,
 		},
 		{
 			"NegativeBackoff",
-			[]locco.CallOption{locco.Retries(2), locco.RetryBackoff(locco.ConstantBackoff(-s1))}, 0,
-			[]time.Duration{0, 0, 0}, 0,
+			[]locco.CallOption{locco.Retries(2), locco.RetryBackoff(locco.ConstantBackoff(-s1))},
+			0,
+			[]time.Duration{0, 0, 0},
+			0,
 		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

@@ -136,7 +136,7 @@ func TestTryAcquireThenWaiters(t *testing.T) {
 }
 
 // spec 2.2, 2.6, 1.6: what a context that ends does to a TryAcquire.
-func TestTryAcquireCancelled(t *testing.T) {
+func TestTryAcquireCanceled(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {
 		name     string
@@ -196,7 +196,7 @@ func TestTryAcquireCancelled(t *testing.T) {
 }
 
 // spec 2.6: the context wins, also when it ends exactly when the key is granted.
-func TestTryAcquireCancelledWhenGranted(t *testing.T) {
+func TestTryAcquireCanceledWhenGranted(t *testing.T) {
 	t.Parallel()
 	for _, timeout := range []time.Duration{time.Hour, time.Second} { // inline, detached
 		synctest.Test(t, func(t *testing.T) {

@@ -331,9 +331,9 @@ func (w *waiter) finish(left leftover, stop func()) {
 	}
 	switch left {
 	case passItOn:
-		w.e.goBackground(func() { w.e.passOn(w.ctx, w.lock) })
+		w.e.cleanUp(func() { w.e.passOn(w.ctx, w.lock) })
 	case undoIt:
-		w.e.goBackground(func() { w.e.giveBack(w.ctx, w.lock) })
+		w.e.cleanUp(func() { w.e.giveBack(w.ctx, w.lock) })
 	}
 }
 

@@ -146,7 +146,7 @@ func TestWatchIsStopped(t *testing.T) {
 		opts   []locco.CallOption
 		then   func(w *wire)
 	}{
-		{"Cancelled", loccotest.Effect{}, 50 * ms, nil, nil},
+		{"Canceled", loccotest.Effect{}, 50 * ms, nil, nil},
 		{"BudgetSpent", loccotest.Effect{}, 0, []locco.CallOption{locco.RetryTimeout(50 * ms)}, nil},
 		{"Granted", loccotest.Effect{}, 0, nil, func(w *wire) { w.released("k") }},
 		{"LeaseEnds", loccotest.Effect{}, 0, nil, nil},
@@ -155,9 +155,9 @@ func TestWatchIsStopped(t *testing.T) {
 			w.released("k")
 		}},
 		{"Closed", loccotest.Effect{}, 0, nil, func(w *wire) { w.locker.Close(context.Background()) }},
-		{"CancelledDuringTheSetUp", loccotest.DelayAnswer(100 * ms), 50 * ms, nil, nil},
+		{"CanceledDuringTheSetUp", loccotest.DelayAnswer(100 * ms), 50 * ms, nil, nil},
 		{"ClosedDuringTheSetUp", loccotest.DelayAnswer(100 * ms), 0, nil, func(w *wire) { w.locker.Close(context.Background()) }},
-		{"CancelledDuringALostSetUp", loccotest.DropAnswer(), 50 * ms, nil, nil},
+		{"CanceledDuringALostSetUp", loccotest.DropAnswer(), 50 * ms, nil, nil},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()

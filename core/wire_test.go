@@ -372,7 +372,7 @@ func (w *wire) checkOver() {
 // given back.
 func (w *wire) checkTokens() {
 	w.t.Helper()
-	type life struct{ used, unanswered, granted, released bool }
+	type life struct{ unanswered, granted, released bool }
 	lives := map[string]*life{}
 	of := func(key, token string) *life {
 		if lives[key+"\x00"+token] == nil {
@@ -421,7 +421,7 @@ type outcome struct {
 	at   time.Duration // since the wire was made
 }
 
-// call is an Acquire or a TryAcquire on a goroutine of its own.
+// pending is a call on a goroutine of its own.
 type pending struct {
 	w    *wire
 	done chan outcome
@@ -438,6 +438,16 @@ func (w *wire) goTry(ctx context.Context, key string, ttl time.Duration, opts ..
 	return w.start(func() (*locco.Lock, error) { return w.locker.TryAcquire(ctx, key, ttl, opts...) })
 }
 
+// goTake starts one of the two, to look once.
+func (w *wire) goTake(ctx context.Context, try bool, key string, ttl time.Duration) *pending {
+	if try {
+		return w.goTry(ctx, key, ttl)
+	}
+	return w.goAcquire(ctx, key, ttl, locco.Retries(0))
+}
+
+// start makes a call on a goroutine of its own, and returns when it waits for
+// something.
 func (w *wire) start(f func() (*locco.Lock, error)) *pending {
 	p := w.goCall(f)
 	synctest.Wait()

@@ -129,11 +129,8 @@ func during[H hold](ctx context.Context, h H, fn func(context.Context, H) error)
 
 // lost returns how the lock was lost, or nil.
 func (l *Lock) lost() *LostError {
-	var lost *LostError
-	if errors.As(l.Err(), &lost) {
-		return lost
-	}
-	return nil
+	lost, _ := errors.AsType[*LostError](l.Err())
+	return lost
 }
 
 // spoiled returns the loss that the outcome of a callback has to tell of, or nil.

@@ -594,6 +594,12 @@ func TestWithLocksIsLostByAnyLock(t *testing.T) {
 			time.Sleep(8 * time.Second)
 			return b.Free(ctx, "c")
 		}, "c"},
+		{"AllOneAfterTheOther", func(ctx context.Context, _ *loccotest.Backend, set *locco.LockSet) error {
+			set.Get("b").Extend(ctx, time.Second)
+			<-ctx.Done()
+			time.Sleep(time.Minute)
+			return nil
+		}, "b"},
 		{"OneReleasedByItself", func(ctx context.Context, _ *loccotest.Backend, set *locco.LockSet) error {
 			return set.Get("b").Release(ctx)
 		}, ""},
@@ -612,7 +618,11 @@ func TestWithLocksIsLostByAnyLock(t *testing.T) {
 					}
 					return
 				}
-				wantLostError(t, err, tc.lost, locco.ReasonRelease, nil)
+				reason := locco.ReasonRelease
+				if tc.lost == "b" {
+					reason = locco.ReasonExpired
+				}
+				wantLostError(t, err, tc.lost, reason, nil)
 				var lost *locco.LostError
 				if errors.As(err, &lost) && !lost.Completed {
 					t.Error("Completed = false; want true")
