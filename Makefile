@@ -14,7 +14,7 @@ ARGS ?=
 BASE ?=
 BENCH ?= .
 FUZZTIME ?= 10s
-TIMEOUT ?= 5m
+TIMEOUT ?= 10m
 VERSION ?=
 
 # Rules of docs/spec.md that wait for the modules of Redis, Postgres and MongoDB.

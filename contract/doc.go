@@ -11,9 +11,25 @@
 //		})
 //	}
 //
+// A backend that has only the four methods declares all that it lacks:
+//
+//	contract.Harness{
+//		New:                func(t *testing.T) locco.Backend { return mine(t) },
+//		WithoutFencing:     true,
+//		WithoutLeft:        true, // of Grant
+//		WithoutWatcher:     true,
+//		WithoutTransfer:    true,
+//		WithoutManyAcquire: true,
+//		WithoutManyExtend:  true,
+//		WithoutRetryer:     true,
+//		WithoutValidator:   true,
+//	}
+//
 // # What it needs
 //
-// [Harness.New] is all that is required. Every case gets a backend of its own
+// [Harness.New], and a true word on what the backend does without, is all that is
+// required. Where a case named IsAsDeclared fails, mend that first: many others
+// then fail for the same reason. Every case gets a backend of its own
 // and keys that no other case has, so that all backends of a run may share one
 // server, table or collection, and cases run in parallel.
 //

@@ -996,13 +996,16 @@ func TestCloseWhileTheFirstLookRuns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWire(t)
 		lr := w.dial(nil)
+		w.store.take("held", time.Hour)
 		w.inject(loccotest.Acquire, 0, loccotest.DelayAnswer(100*ms))
 		p := w.goAcquire(t.Context(), "k", time.Minute)
+		refused := w.goAcquire(t.Context(), "held", time.Minute)
 		try := w.goTry(t.Context(), "j", time.Minute)
 		if err := lr.Close(t.Context()); err != nil {
 			t.Errorf("Close = %v; want nil", err)
 		}
 		p.fails(100*ms, locco.ErrClosed)
+		refused.fails(100*ms, locco.ErrClosed)
 		try.fails(100*ms, locco.ErrClosed)
 		synctest.Wait()
 		w.wantHolder("k", nil)

@@ -25,9 +25,10 @@ import (
 // [Retryer], [Watcher], [Transferrer], [ManyAcquirer], [ManyExtender] and
 // [Validator]. [New] looks for each once.
 type Backend interface {
-	// Acquire takes l.Key for l.TTL in the name of l.Token if the key is free
-	// or its lease has ended. A refusal is a Grant that is not OK, not an
-	// error.
+	// Acquire takes l.Key for l.TTL in the name of l.Token if the key is free,
+	// if its lease has ended, or, with l.Again, if l.Token itself has it. It
+	// draws a fence if l.Fenced. A refusal is a Grant that is not OK, not an
+	// error; with l.WantLeft it tells how long the present lease still runs.
 	Acquire(ctx context.Context, l Lease) (Grant, error)
 
 	// Extend gives l.Key a new lease of l.TTL from now if l.Token holds it. It

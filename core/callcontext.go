@@ -14,6 +14,7 @@ import (
 type callContext struct {
 	values   context.Context
 	deadline time.Time
+	timeout  time.Duration
 	live     atomic.Pointer[liveContext]
 }
 
@@ -30,7 +31,7 @@ func (c *callContext) init(values context.Context, now time.Time, timeout time.D
 		// Else context.Cause would find the caller's cancellation through Value.
 		values = context.WithoutCancel(values)
 	}
-	c.values, c.deadline = values, now.Add(timeout)
+	c.values, c.deadline, c.timeout = values, now.Add(timeout), timeout
 }
 
 func newCallContext(values context.Context, now time.Time, timeout time.Duration) *callContext {
@@ -45,6 +46,12 @@ func (c *callContext) finish() {
 	if live := c.live.Load(); live != nil {
 		live.cancel()
 	}
+}
+
+// late is the error of a call that had no answer by the deadline.
+func (c *callContext) late(key string, err error) error {
+	elapsed := c.timeout + time.Since(c.deadline)
+	return &LateError{Key: key, Attempts: 1, Elapsed: elapsed, Err: err}
 }
 
 // expired tells whether the deadline has passed.

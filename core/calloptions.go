@@ -74,7 +74,9 @@ func ExtendEvery(d time.Duration) HoldOption {
 // HoldAtLeast makes a release before d has passed since the grant leave the key
 // to expire at that moment instead of freeing it: for work that must run at
 // most once in d, whichever process does it. d is at most the maxHold of
-// [AutoExtend], or the TTL without it. The default is 0, none.
+// [AutoExtend], or the TTL without it. It counts also when the callback of
+// [Locker.WithLock] failed: a retry within d is another holder's refusal. The
+// default is 0, none.
 func HoldAtLeast(d time.Duration) HoldOption {
 	return holdOption(func(s *settings) {
 		s.atLeast = d
@@ -154,7 +156,7 @@ func (s *settings) validate(ttl time.Duration) error {
 	case s.autoExtend && s.atLeast > s.maxHold:
 		return invalid("HoldAtLeast", s.atLeast, "must be at most the hold limit of AutoExtend")
 	case !s.autoExtend && s.atLeast > ttl:
-		return invalid("HoldAtLeast", s.atLeast, "must be at most the ttl")
+		return invalid("HoldAtLeast", s.atLeast, "must be at most the ttl, or the hold limit of AutoExtend")
 	}
 	return nil
 }

@@ -7,7 +7,10 @@ import (
 
 // Handle is what another process needs to take over a lock: the result of
 // [Lock.Detach] and the argument of [Locker.Attach]. It can be stored and sent,
-// for example as JSON. Its Token is the right to the key: keep it secret.
+// for example as JSON. Its Token is the right to the key: keep it secret, and use
+// a Handle once. Two processes that attach the same one both believe that they
+// hold the lock, with the same fence: what delivers a Handle twice needs a lock
+// of its own.
 type Handle struct {
 	Key          string    `json:"key"` // with the prefix
 	Token        string    `json:"token"`
@@ -57,6 +60,7 @@ func (l *Lock) Detach() (Handle, error) {
 }
 
 // Attach takes over a detached lock by an extension: its lease is ttl from now.
+// The key is that of h, with the prefix that it had: the locker adds none.
 // A hold deadline in h goes on to count, by the wall clocks of both machines;
 // [AutoExtend] can bring it forward, not put it off.
 //

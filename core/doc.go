@@ -1,14 +1,28 @@
 // Package locco takes distributed locks: leases with a token and a time to live
 // in a store that a team already runs.
 //
-//	locker, err := locco.New(memory.New())      // or redis, postgres, mongo
-//	lock, err := locker.Acquire(ctx, "order:42", 30*time.Second)
-//	defer lock.Release(ctx)
+//	import (
+//		"github.com/locco-go/locco/core" // package locco
+//		"github.com/locco-go/locco/memory"
+//	)
+//
+//	locker, err := locco.New(memory.New())
+//	…
+//	err = locker.WithLock(ctx, "order:42", 30*time.Second,
+//		func(ctx context.Context, lock *locco.Lock) error {
+//			return ship(ctx, 42) // ctx ends when the lock is lost
+//		},
+//		locco.AutoExtend(10*time.Minute))
 //
 // [New] makes a [Locker] on a [Backend], which is a module of its own for each
 // store. [Locker.Acquire] waits for a key, [Locker.TryAcquire] looks once,
 // [Locker.AcquireMany] takes a set, and [Locker.WithLock] and [Do] run a callback
 // under the lock, which is the form to prefer: it cannot forget to release.
+//
+// Options that begin with With are for New; all others are for calls, or for
+// every call through [WithDefaults]. TryAcquire, TryWithLock and Attach take none
+// about retrying: they do not wait. Runnable examples are in the package
+// documentation of memory.
 //
 // # What a Lock promises
 //
@@ -50,5 +64,7 @@
 //
 // Durations are given as [time.Duration], at least 1 ms for a lease and at most
 // [MaxDuration]; the backend stores whole milliseconds, rounded up. All
-// timers are the runtime's, so tests can use [testing/synctest].
+// timers are the runtime's, so tests can use [testing/synctest]: make the locker
+// in the bubble, and close it there with context.Background(), not with the
+// context of the test, which is over by the time of a cleanup.
 package locco

@@ -193,7 +193,7 @@ func callError(call *callContext, key string, err error) error {
 	if err == nil || !call.expired() {
 		return err
 	}
-	return &LateError{Key: key, Attempts: 1, Err: err}
+	return call.late(key, err)
 }
 
 // release asks the backend to free key, once.

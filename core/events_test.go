@@ -67,7 +67,22 @@ func TestLogEvents(t *testing.T) {
 		{
 			"AcquireFailed",
 			locco.Event{Kind: locco.EventAcquireFailed, Key: "k", TTL: s, Attempts: 11, Waited: 2 * s, Err: locco.ErrHeld},
-			`level=WARN msg="locco: acquire failed" key=k ttl=1s attempts=11 waited=2s error="locco: held by another holder"`,
+			`level=DEBUG msg="locco: acquire failed" key=k ttl=1s attempts=11 waited=2s error="locco: held by another holder"`,
+		},
+		{
+			"AcquireFailedByTheDriver",
+			locco.Event{Kind: locco.EventAcquireFailed, Key: "k", TTL: s, Attempts: 1, Err: errBroken},
+			`level=WARN msg="locco: acquire failed" key=k ttl=1s attempts=1 error="driver: broken"`,
+		},
+		{
+			"AcquireFailedLate",
+			locco.Event{Kind: locco.EventAcquireFailed, Key: "k", TTL: s, Attempts: 1, Err: locco.ErrLate},
+			`level=WARN msg="locco: acquire failed" key=k ttl=1s attempts=1 error="locco: answer came too late"`,
+		},
+		{
+			"AcquireFailedByClose",
+			locco.Event{Kind: locco.EventAcquireFailed, Key: "k", TTL: s, Attempts: 1, Err: locco.ErrClosed},
+			`level=DEBUG msg="locco: acquire failed" key=k ttl=1s attempts=1 error="locco: locker is closed"`,
 		},
 		{
 			"Extended",
@@ -98,6 +113,11 @@ func TestLogEvents(t *testing.T) {
 			"GivenBack",
 			locco.Event{Kind: locco.EventGivenBack, Key: "k", TTL: s},
 			`level=DEBUG msg="locco: given back" key=k ttl=1s`,
+		},
+		{
+			"GivenBackInVain",
+			locco.Event{Kind: locco.EventGivenBack, Key: "k", TTL: s, Err: errBroken},
+			`level=WARN msg="locco: given back" key=k ttl=1s error="driver: broken"`,
 		},
 		{
 			"WakeUp",

@@ -75,6 +75,7 @@ func FuzzRetryPolicy(f *testing.F) {
 	f.Add(int64(-1), int64(-1), math.Inf(1), math.MinInt, []byte{1, 9, 3, 3, 3, 0, 5, 4})
 	f.Add(int64(math.MinInt64), int64(math.MaxInt64), -0.1, 2, []byte{9, 0, 9, 1, 9, 2, 0, 3, 4, 4})
 	f.Add(int64(math.MaxInt64), int64(math.MaxInt64), 1.0, 64, []byte{4, 1, 9, 3, 0, 9, 5})
+	f.Add(int64(2), int64(7), 0.9, 3, []byte{3, 5, 0, 4, 9, 0, 2, 1})
 	f.Fuzz(func(t *testing.T, first, limit int64, share float64, attempt int, layers []byte) {
 		fuzzBackoff(t, time.Duration(first), time.Duration(limit), share, attempt)
 		fuzzLayers(t, layers)

@@ -182,6 +182,7 @@ func TestHandOverLimitWithALostWakeUp(t *testing.T) {
 		synctest.Wait()
 		w.LoseWakeups("k", 0)
 		l.Release(t.Context())
+		ps[1].waits() // for its wake-up, not before everybody else
 		if o := ps[1].wait(); o.err != nil || o.at > 50*ms {
 			t.Errorf("Acquire = %v at %v; want a lock within 50ms", o.err, o.at)
 		}

@@ -2,6 +2,7 @@ package locco
 
 import (
 	"context"
+	"fmt"
 	"sync"
 	"time"
 )
@@ -514,4 +515,12 @@ func (l *Lock) endBound(cause error) {
 	bound := l.takeBound()
 	l.mu.Unlock()
 	bound.endAll(cause)
+}
+
+// String names the lock and its state, for logs. It does not show the token.
+func (l *Lock) String() string {
+	if l == nil {
+		return "locco.Lock(nil)"
+	}
+	return fmt.Sprintf("locco.Lock(%q, %s)", l.key, l.State())
 }

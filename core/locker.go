@@ -156,7 +156,9 @@ func (lr *Locker) Held() []*Lock {
 // Close ends the locker and all its views. New calls, waiting ones and the
 // contexts of holds end with [ErrClosed]; the callbacks of WithLock and its kin
 // are waited for, then their keys are freed; all other locks are released; what
-// runs in the background is waited for. When ctx ends first, nothing is renewed
+// runs in the background is waited for. Give it a context of its own: one that
+// has ended already, such as that of an interrupted main or of a finished test,
+// frees nothing. When ctx ends first, nothing is renewed
 // any more, and what is left expires by itself.
 //
 // The errors of the releases are joined with that of ctx. The backend stays
@@ -202,15 +204,17 @@ func (lr *Locker) Close(ctx context.Context) error {
 	}
 	done := e.callbacks.wait(ctx) && e.background.wait(ctx)
 	mu.Lock()
-	defer mu.Unlock()
-	if done && !left {
-		return errors.Join(errs...)
+	failed := slices.Clip(errs)
+	done = done && !left
+	mu.Unlock()
+	if done {
+		return errors.Join(failed...)
 	}
 	e.gaveUp.Store(true)
 	for _, l := range e.keeper.held() {
 		l.setRenewal(false)
 	}
-	return errors.Join(append(slices.Clip(errs), newCloseError(ctx))...)
+	return errors.Join(append(failed, newCloseError(ctx))...)
 }
 
 // newCloseError is the error of a Close whose context ended. It matches the

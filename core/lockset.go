@@ -3,6 +3,7 @@ package locco
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"sync"
 	"time"
@@ -46,6 +47,14 @@ func (s *LockSet) Get(key string) *Lock {
 		}
 	}
 	return nil
+}
+
+// String names the locks and their states, for logs.
+func (s *LockSet) String() string {
+	if s == nil {
+		return "locco.LockSet(nil)"
+	}
+	return fmt.Sprintf("locco.LockSet%v", s.locks)
 }
 
 // Err returns nil while every lock is held, the [*LostError] of the first lock

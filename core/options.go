@@ -46,7 +46,8 @@ type option func(c *config)
 
 func (o option) applyLocker(c *config) { o(c) }
 
-// WithPrefix puts prefix in front of every key. The default is none.
+// WithPrefix puts prefix in front of every key. The default is none. With a
+// prefix, an empty key is no error: it is the prefix alone.
 func WithPrefix(prefix string) Option { return option(func(c *config) { c.prefix = prefix }) }
 
 // WithFencing asks for a fencing token with every grant; see [Lock.Fence]. A

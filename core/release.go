@@ -189,7 +189,7 @@ func (e *engine) handOver(values context.Context, l *Lock, w *waiter) answer {
 	}()
 	a = e.transfer(values, l.token, w.lock)
 	if a.verdict == lookLate && a.err != nil {
-		a.err = &LateError{Key: l.key, Attempts: 1, Err: a.err}
+		a.err = &LateError{Key: l.key, Attempts: 1, Elapsed: a.answered - a.sent, Err: a.err}
 	}
 	return a
 }

@@ -60,6 +60,7 @@ func TestRetryLayers(t *testing.T) {
 		{"CallTimeoutAndCount", layer{locco.Retries(3)}, layer{locco.RetryTimeout(s), locco.Retries(2)}, policy{Retries: 2, Delay: d, Timeout: s}},
 		{"CallCountKeepsLockersTimeout", layer{locco.RetryTimeout(s)}, layer{locco.Retries(2)}, policy{Retries: 2, Delay: d, Timeout: s}},
 		{"CallDelayKeepsLockersTimeout", layer{locco.RetryTimeout(s)}, layer{locco.RetryDelay(s)}, policy{Retries: locco.Unlimited, Delay: s, Timeout: s}},
+		{"CallDelayKeepsLockersTimeoutAndCount", layer{locco.RetryTimeout(s), locco.Retries(4)}, layer{locco.RetryDelay(s)}, policy{Retries: 4, Delay: s, Timeout: s}},
 		{"CallTimeoutOverLockers", layer{locco.RetryTimeout(s), locco.Retries(4)}, layer{locco.RetryTimeout(2 * s)}, policy{Retries: locco.Unlimited, Delay: d, Timeout: 2 * s}},
 		{"CallTakesTimeoutBack", layer{locco.RetryTimeout(s), locco.Retries(4)}, layer{locco.RetryTimeout(0)}, policy{Retries: 4, Delay: d}},
 		{"TimeoutThenNone", layer{locco.RetryTimeout(s), locco.RetryTimeout(0)}, nil, policy{Retries: 10, Delay: d}},

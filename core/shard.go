@@ -2,6 +2,7 @@ package locco
 
 import (
 	"hash/maphash"
+	"maps"
 	"sync"
 )
 
@@ -53,9 +54,7 @@ func (sh *shard) leave(r *room) {
 	const few = 64
 	if sh.peak > few && len(sh.rooms) < sh.peak/8 {
 		rooms := make(map[string]*room, len(sh.rooms))
-		for key, r := range sh.rooms {
-			rooms[key] = r
-		}
+		maps.Copy(rooms, sh.rooms)
 		sh.rooms, sh.peak = rooms, len(rooms)
 	}
 }

@@ -224,16 +224,23 @@ func (a *actor) tryWithLock() error {
 }
 
 // scoped makes a call with a callback, which may panic or end its goroutine.
-func (a *actor) scoped(w *wish, f func() error) (err error) {
+func (a *actor) scoped(w *wish, f func() error) error {
+	result := make(chan error, 1) // empty if f did not return
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
 		defer func() { _ = recover() }()
-		err = f()
+		err := f()
 		a.wantError(w.ctx, w.key, w.what, err)
+		result <- err
 	}()
 	<-done
-	return err
+	select {
+	case err := <-result:
+		return err
+	default:
+		return nil
+	}
 }
 
 func (a *actor) callback(w *wish) func(context.Context, *locco.Lock) error {

@@ -2,12 +2,15 @@ package locco
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 )
 
 // LogEvents returns a hook for [WithEvents] that logs every event: losses and
-// failures at [slog.LevelWarn], all others at [slog.LevelDebug]. A nil logger
-// means [slog.Default] at the time of the event.
+// failures at [slog.LevelWarn], all others at [slog.LevelDebug]. A call that ends
+// without a lock because another holder has the key, its context ended or the
+// locker was closed is no failure in that sense. A nil logger means
+// [slog.Default] at the time of the event.
 func LogEvents(logger *slog.Logger) func(Event) {
 	return func(ev Event) {
 		log := logger
@@ -15,8 +18,7 @@ func LogEvents(logger *slog.Logger) func(Event) {
 			log = slog.Default()
 		}
 		level := slog.LevelDebug
-		switch ev.Kind {
-		case EventLost, EventAcquireFailed, EventExtendFailed, EventReleaseFailed, EventNotice:
+		if ev.failure() {
 			level = slog.LevelWarn
 		}
 		ctx := context.Background()
@@ -24,6 +26,20 @@ func LogEvents(logger *slog.Logger) func(Event) {
 			log.LogAttrs(ctx, level, "locco: "+ev.Kind.String(), ev.attrs()...)
 		}
 	}
+}
+
+// failure tells whether somebody should hear of it.
+func (ev Event) failure() bool {
+	switch ev.Kind {
+	case EventLost, EventExtendFailed, EventReleaseFailed, EventNotice:
+		return true
+	case EventGivenBack:
+		return ev.Err != nil
+	case EventAcquireFailed:
+		_, ended := errors.AsType[*waitError](ev.Err)
+		return !ended && !errors.Is(ev.Err, ErrHeld) && !errors.Is(ev.Err, ErrClosed)
+	}
+	return false
 }
 
 // attrs returns the fields that are set.

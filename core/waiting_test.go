@@ -233,6 +233,30 @@ func TestJoinALook(t *testing.T) {
 	}
 }
 
+// spec 3.5: a call keeps its place before those who joined during its first look.
+func TestFirstLookKeepsItsPlace(t *testing.T) {
+	t.Parallel()
+	for _, timeout := range []time.Duration{time.Hour, 2 * time.Second} { // inline, detached
+		synctest.Test(t, func(t *testing.T) {
+			w := newWire(t)
+			w.store.noLeft = true
+			w.dial(w.plain())
+			w.store.take("k", time.Hour)
+			ctx, cancel := context.WithTimeout(t.Context(), timeout)
+			defer cancel()
+			w.inject(loccotest.Acquire, 1, loccotest.DelayAnswer(50*ms))
+			first := w.goAcquire(ctx, "k", time.Minute)
+			second := w.goAcquire(t.Context(), "k", time.Minute, locco.RetryDelay(20*ms))
+			w.sleepTo(60 * ms)
+			w.store.free("k")
+			l := first.lock(70 * ms) // by a look of the second one's timetable
+			second.waits()
+			l.Release(t.Context())
+			second.lock(70 * ms)
+		})
+	}
+}
+
 // spec 3.5: nobody looks while a local lock holds the key, except at the end of
 // its lease.
 func TestNoLookWhileHeldHere(t *testing.T) {
@@ -341,36 +365,43 @@ func TestWaitersThatLeave(t *testing.T) {
 // itself, with its own token and TTL.
 func TestDriverErrorIsItsWaitersAlone(t *testing.T) {
 	t.Parallel()
-	for _, detached := range []bool{false, true} {
-		synctest.Test(t, func(t *testing.T) {
-			w := newWire(t)
+	for _, tc := range []struct {
+		name     string
+		err      error
+		detached bool
+		most     int // looks: its token may be stored, so perhaps one more once it is undone
+	}{
+		{"Inline", errBroken, false, 4},
+		{"Detached", errBroken, true, 4},
+		{"SetUpWrong", errSetUpWrong, false, 3},
+	} {
+		eachNow(t, tc.name, func(t *testing.T, w *wire) {
 			w.store.noLeft = true
 			w.dial(w.plain())
 			ctx := context.Background()
-			if detached {
+			if tc.detached {
 				ctx = t.Context()
 			}
 			w.store.take("k", time.Hour)
-			w.Inject(loccotest.Fault{Op: loccotest.Acquire, Skip: 1, Times: 1, Effect: loccotest.FailRequest(errBroken)})
+			w.Inject(loccotest.Fault{Op: loccotest.Acquire, Skip: 1, Times: 1, Effect: loccotest.FailRequest(tc.err)})
 			first := w.goAcquire(ctx, "k", time.Second, locco.RetryDelay(100*ms))
-			second := w.goAcquire(ctx, "k", 2*time.Second, locco.RetryDelay(100*ms))
-			third := w.goAcquire(ctx, "k", 3*time.Second, locco.RetryDelay(100*ms))
-			if err := first.fails(100*ms, errBroken); err != errBroken {
+			second := w.goAcquire(ctx, "k", 2*time.Second, locco.RetryDelay(150*ms))
+			third := w.goAcquire(ctx, "k", 3*time.Second, locco.RetryDelay(150*ms))
+			if err := first.fails(100*ms, tc.err); err != tc.err {
 				t.Errorf("Acquire = %v; want the driver's error as it is", err)
 			}
 			second.waits()
-			// The first one's token may be stored: perhaps another look once it is undone.
 			rs := w.sent(loccotest.Acquire)
-			if len(rs) < 3 || len(rs) > 4 || rs[len(rs)-1].sent != 100*ms {
-				t.Errorf("looks = %v; want one at 0s, three or four at 100ms", rs)
+			if len(rs) < 3 || len(rs) > tc.most || rs[len(rs)-1].sent != 100*ms {
+				t.Fatalf("looks = %v; want one at 0s, and at 100ms two or, undone, three", rs)
 			}
 			w.store.free("k")
-			l := second.lock(200 * ms)
+			l := second.lock(150 * ms)
 			if rs[2].token != l.Token() || rs[2].leases[0].TTL != 2*time.Second || rs[2].leases[0].Again {
 				t.Errorf("%v with %+v; want it by the second waiter's own token and TTL", rs[2], rs[2].leases[0])
 			}
 			l.Release(t.Context())
-			third.lock(200 * ms)
+			third.lock(150 * ms)
 		})
 	}
 }

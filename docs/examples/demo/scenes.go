@@ -77,7 +77,7 @@ func (d *demo) lookingOnce(ctx context.Context, locker *locco.Locker) error {
 	}
 	d.say("dora", "does the cleanup")
 	if _, err := other.TryAcquire(ctx, "cleanup", 10*time.Second); !errors.Is(err, locco.ErrHeld) {
-		return fmt.Errorf("looking at a held key: %v; want %w", err, locco.ErrHeld)
+		return fmt.Errorf("looking at a held key: %w; want %w", err, locco.ErrHeld)
 	}
 	d.say("emil", "looks once and moves on: another holder has it")
 	return errors.Join(lock.Release(ctx), other.Close(ctx))
@@ -119,7 +119,7 @@ func (d *demo) losing(ctx context.Context, locker *locco.Locker) error {
 		locco.AutoExtend(10*time.Second))
 	var lost *locco.LostError
 	if !errors.As(err, &lost) {
-		return fmt.Errorf("the callback of the lost lock returned %v; want a LostError", err)
+		return fmt.Errorf("the callback of the lost lock returned %w; want a LostError", err)
 	}
 	d.say("greta", "gets the error: %v", lost)
 	return nil
