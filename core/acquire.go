@@ -119,10 +119,14 @@ func (e *engine) tryAcquire(ctx context.Context, l *Lock, began time.Time) error
 	sh := e.shard(l.key)
 	sh.mu.Lock()
 	r := sh.rooms[l.key]
-	waited := r != nil && r.head != nil
+	waited := r != nil && r.head != nil // it would be overtaken
+	var last answer
+	if waited {
+		last = r.last()
+	}
 	sh.mu.Unlock()
 	if waited {
-		return e.tryFailed(l, began, answer{verdict: lookHeld})
+		return e.tryFailed(l, began, last)
 	}
 	a, answered := attend(ctx, e,
 		func() answer { return e.look(ctx, l, &l.acquireCall, began, false, false) },

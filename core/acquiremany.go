@@ -201,7 +201,7 @@ func (e *engine) acquireInTurn(ctx context.Context, locks []*Lock, began time.Ti
 			waiting, stop = bindAll(ctx, locks[:i]) // no use in waiting once one of them is lost
 		}
 		rest := locks[i+1:] // not tried one by one
-		err := startable(waiting, l, i, began)
+		err := startable(waiting, l, began)
 		if err == nil {
 			err = e.acquire(waiting, l, time.Now(), began, unanswered)
 		} else {
@@ -237,19 +237,20 @@ func (e *engine) acquireInTurn(ctx context.Context, locks []*Lock, began time.Ti
 	return nil
 }
 
-// startable says why the i-th lock of a set is not even tried; nil if it is.
-func startable(waiting context.Context, l *Lock, i int, began time.Time) error {
+// startable says why a lock of a set is not even tried; nil if it is.
+func startable(waiting context.Context, l *Lock, began time.Time) error {
 	timeout, elapsed := l.settings.retry.Timeout, time.Since(began)
 	switch {
 	case waiting.Err() != nil:
 		return newWaitError(waiting, l.key, nil)
-	case i > 0 && timeout > 0 && elapsed >= timeout:
+	case timeout > 0 && elapsed >= timeout:
 		return &LateError{Key: l.key, Elapsed: elapsed, Err: errBudget}
 	}
 	return nil
 }
 
-var errBudget = errors.New("locco: the retry timeout of the set passed before this key was looked at")
+// errBudget marks the LateError of a key that was not looked at.
+var errBudget = errors.New("the retry timeout of the set passed before")
 
 func firstLost(locks []*Lock) error {
 	for _, l := range locks {
@@ -265,6 +266,11 @@ func firstLost(locks []*Lock) error {
 func (e *engine) dropAll(ctx context.Context, locks []*Lock) {
 	if len(locks) == 0 {
 		return
+	}
+	for _, l := range locks { // nobody did the work that HoldAtLeast is about
+		l.mu.Lock()
+		l.lease.keepEnd = 0
+		l.mu.Unlock()
 	}
 	if ctx.Err() != nil {
 		e.cleanUp(func() { _ = releaseAll(ctx, locks) }) // events report failures

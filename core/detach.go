@@ -8,7 +8,7 @@ import (
 // Handle is what another process needs to take over a lock: the result of
 // [Lock.Detach] and the argument of [Locker.Attach]. It can be stored and sent,
 // for example as JSON. Its Token is the right to the key: keep it secret, and use
-// a Handle once. Two processes that attach the same one both believe that they
+// a Handle once. A [HoldAtLeast] of the detached lock does not go along. Two processes that attach the same one both believe that they
 // hold the lock, with the same fence: what delivers a Handle twice needs a lock
 // of its own.
 type Handle struct {
@@ -66,7 +66,7 @@ func (l *Lock) Detach() (Handle, error) {
 //
 // The error matches [ErrLost] when the key is no longer that of h or the hold
 // deadline has passed; for the rest see [Locker.Acquire]. After a driver's error
-// Attach may be called again while the lease lasts; the extension of the failed
+// or [ErrLate] Attach may be called again while the lease lasts; the extension of the failed
 // call may still be stored, so lower the Ceiling of h to its ttl first.
 func (lr *Locker) Attach(ctx context.Context, h Handle, ttl time.Duration, opts ...HoldOption) (*Lock, error) {
 	if err := checkContext(ctx); err != nil {
@@ -129,7 +129,7 @@ func (lr *Locker) Attach(ctx context.Context, h Handle, ttl time.Duration, opts 
 	case !ours:
 		return nil, &LostError{Key: h.Key, Reason: ReasonExtend}
 	case now >= l.lease.end:
-		return nil, &LostError{Key: h.Key, Reason: ReasonLateExtend}
+		return nil, &LateError{Key: h.Key, Attempts: 1, Elapsed: now - sent}
 	}
 	e.enterOwner(l)
 	if !e.begin(l, now, Event{Kind: EventAcquired, Key: l.key, TTL: ttl, Attempts: 1, Fence: l.fence}) {

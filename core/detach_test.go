@@ -283,7 +283,7 @@ func TestAttachFails(t *testing.T) {
 		}, locco.ErrLate, "", 1},
 		{"LateAnswer", func(b *loccotest.Backend) {
 			b.Inject(loccotest.Fault{Op: loccotest.Extend, Times: 1, Effect: loccotest.LateAnswer(10 * time.Second)})
-		}, locco.ErrLost, locco.ReasonLateExtend, 1},
+		}, locco.ErrLate, "", 1},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()

@@ -62,6 +62,9 @@ type LateError struct {
 }
 
 func (e *LateError) Error() string {
+	if e.Err == errBudget { //nolint:errorlint // never wrapped
+		return fmt.Sprintf("locco: no look at %q: %v (elapsed %v)", e.Key, e.Err, e.Elapsed)
+	}
 	if e.Err == nil {
 		return fmt.Sprintf("locco: the answer for %q came after its lease could have ended (elapsed %v)", e.Key, e.Elapsed)
 	}

@@ -31,6 +31,9 @@ func (l *Lock) Extend(ctx context.Context, ttl time.Duration) error {
 		return ErrReleased
 	}
 	if ctx.Err() != nil {
+		if err := l.Err(); err != nil {
+			return err
+		}
 		return newWaitError(ctx, l.key, nil)
 	}
 	x, err := l.startExtend(ctx, ttl)

@@ -173,17 +173,18 @@ func TestHandOverLimitWithALostWakeUp(t *testing.T) {
 		w := newWire(t)
 		w.dial(w, locco.WithHandoverLimit(1))
 		first := w.goAcquire(t.Context(), "k", time.Hour).lock(0)
+		w.inject(loccotest.Watch, 1, loccotest.DelayAnswer(100*ms)) // live during the second hold
 		ps := []*pending{
 			w.goAcquire(t.Context(), "k", time.Hour, locco.RetryDelay(time.Hour)),
 			w.goAcquire(t.Context(), "k", time.Hour, locco.RetryDelay(time.Hour)),
 		}
 		first.Release(t.Context())
 		l := ps[0].lock(0)
-		synctest.Wait()
+		w.sleepTo(150 * ms)
 		w.LoseWakeups("k", 0)
 		l.Release(t.Context())
 		ps[1].waits() // for its wake-up, not before everybody else
-		if o := ps[1].wait(); o.err != nil || o.at > 50*ms {
+		if o := ps[1].wait(); o.err != nil || o.at > 200*ms {
 			t.Errorf("Acquire = %v at %v; want a lock within 50ms", o.err, o.at)
 		}
 	})

@@ -32,7 +32,7 @@ type keeper struct {
 	locks  alarms
 	peak   int
 	timer  *time.Timer
-	armed  time.Duration // when the timer fires; 0: it does not
+	armed  time.Time // when the timer fires, by its own clock; zero: it does not
 	closed bool
 }
 
@@ -124,12 +124,15 @@ func (k *keeper) arm(now time.Duration) {
 	if len(k.locks) == 0 {
 		return
 	}
-	at := min(k.locks[0].alarm, now+clockCheck)
-	if k.armed != 0 && k.armed <= at {
+	wait := min(k.locks[0].alarm-now, clockCheck)
+	// The timer's clock may stand still while the holder's goes on: so the two
+	// are never compared.
+	fires := time.Now().Add(wait)
+	if !k.armed.IsZero() && !fires.Before(k.armed) {
 		return
 	}
-	k.armed = at
-	if wait := at - now; k.timer == nil {
+	k.armed = fires
+	if k.timer == nil {
 		k.timer = time.AfterFunc(wait, k.ring)
 	} else {
 		k.timer.Reset(wait)
@@ -152,7 +155,7 @@ func (k *keeper) ring() {
 		l.alarm = never // until it was looked at
 		heap.Fix(&k.locks, 0)
 	}
-	k.armed = 0
+	k.armed = time.Time{}
 	k.arm(now)
 	k.mu.Unlock()
 
@@ -168,6 +171,7 @@ func (k *keeper) ring() {
 				extensions = append(extensions, extension{l, ask})
 			}
 		}
+		overdue := l.lease.expireRelease(now)
 		k.reset(l, now)
 		var end signals
 		if lost {
@@ -176,6 +180,9 @@ func (k *keeper) ring() {
 		}
 		l.mu.Unlock()
 		end.fire()
+		if overdue {
+			k.e.vacate(l, 0, 0) // those who wait look, whatever becomes of the release
+		}
 	}
 	k.e.send(extensions)
 	for _, l := range lostLocks { // last: hooks may take their time
@@ -250,10 +257,16 @@ func (e *engine) extendOne(values context.Context, x extension) error {
 	now := time.Now()
 	call := newCallContext(values, now, e.callLimit(x.ask))
 	sent := e.at(now)
+	defer call.finish()
+	answered := false
+	defer func() {
+		if !answered { // the backend panics: the next extension must not wait for this one
+			_ = x.lock.extended(sent, x.ask, false, errPanicked)
+		}
+	}()
 	ours, err := e.backend.Extend(call, e.leaseFor(x.lock, x.ask))
-	err = callError(call, x.lock.key, err)
-	call.finish()
-	return x.lock.extended(sent, x.ask, ours, err)
+	answered = true
+	return x.lock.extended(sent, x.ask, ours, callError(call, x.lock.key, err))
 }
 
 // extendBatch makes several extensions in one call and takes in their answers.
@@ -281,7 +294,16 @@ func (e *engine) extendBatch(values context.Context, batch []extension) []error 
 	now := time.Now()
 	call := newCallContext(values, now, e.callLimit(batch[0].ask))
 	sent := e.at(now)
+	answered := false
+	defer func() {
+		for _, x := range batch {
+			if !answered {
+				_ = x.lock.extended(sent, x.ask, false, errPanicked)
+			}
+		}
+	}()
 	verdicts := e.able.manyExtender.impl.ExtendMany(call, leases)
+	answered = true
 	var alone []extension
 	for i, x := range batch {
 		v := Verdict{Err: errNoVerdict}

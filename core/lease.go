@@ -72,6 +72,7 @@ type lease struct {
 	extending bool          // an extension waits for its answer
 	asked     time.Duration // by that extension
 	settled   bool          // the backend has answered a release; nothing more to send
+	overdue   bool          // the lease has ended while a release was on its way
 }
 
 // newLease is the lease of a grant whose request left at sent and whose answer
@@ -150,7 +151,8 @@ func (le *lease) setRenew(on bool) {
 // there is none.
 func (le *lease) due() (at time.Duration, ok bool) {
 	switch {
-	case le.phase == phaseUnreleased, le.phase == phaseHeld && (le.extending || le.next == 0):
+	case le.phase == phaseUnreleased, le.phase == phaseHeld && (le.extending || le.next == 0),
+		le.phase == phaseReleasing && le.reason == "" && !le.overdue:
 		return le.end, true
 	case le.phase == phaseHeld:
 		return min(le.next, le.end), true
@@ -185,6 +187,16 @@ func (le *lease) observe(now time.Duration) bool {
 		return le.lose(le.end, ReasonExtendFailed)
 	}
 	return le.lose(le.end, ReasonExpired)
+}
+
+// expireRelease reports, once, that the lease has ended while a release is on its
+// way: its answer decides about the lock, but others may have the key by now.
+func (le *lease) expireRelease(now time.Duration) bool {
+	if le.phase != phaseReleasing || le.reason != "" || le.overdue || now < le.end {
+		return false
+	}
+	le.overdue = true
+	return true
 }
 
 // extendStep is what to do about a wish to extend.

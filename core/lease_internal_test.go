@@ -668,6 +668,7 @@ func TestLeaseDue(t *testing.T) {
 	tick := t0 + 10*s1/3
 	want := map[string]time.Duration{ // 0: never
 		"Held": tick, "Extending": end, "ExtendFailed": t0 + 600*ms + 10*s1/9, "Unreleased": end,
+		"Releasing": end, "ReleasingAgain": end, // so that those who wait can look by then
 	}
 	for _, from := range phases {
 		t.Run(from.name, func(t *testing.T) {

@@ -285,6 +285,7 @@ func (m *leaseModel) tick() {
 	if next := m.le.next; !lost && m.le.phase == phaseHeld && !m.le.extending && next != 0 && next <= m.now {
 		m.extend(m.le.ttl)
 	}
+	m.le.expireRelease(m.now)
 	if at, ok := m.le.due(); ok && at <= m.now {
 		m.t.Errorf("due again at once, %v after the tick: the keeper would spin", at-m.now)
 	}
@@ -385,7 +386,7 @@ func (m *leaseModel) check(after string) {
 		fail("the heartbeat stopped, %v before the deadline (spec 4.2)", le.holdEnd-le.end)
 	case le.next != 0 && le.holdEnd == 0:
 		fail("a heartbeat without a deadline (spec 4.3)")
-	case state != StateHeld && ok && le.phase != phaseUnreleased:
+	case state != StateHeld && ok && le.phase != phaseUnreleased && le.phase != phaseReleasing:
 		fail("due = %v for a lock that is %v", at, state)
 	}
 	m.reason = le.reason

@@ -182,10 +182,7 @@ func (lr *Locker) Close(ctx context.Context) error {
 	for _, l := range locks {
 		l.endBound(ErrClosed)
 	}
-	for _, l := range locks {
-		if l.scoped {
-			continue // the end of its callback releases it
-		}
+	release := func(l *Lock) {
 		e.goBackground(func() {
 			slots <- struct{}{}
 			defer func() { <-slots }()
@@ -202,7 +199,20 @@ func (lr *Locker) Close(ctx context.Context) error {
 			}
 		})
 	}
-	done := e.callbacks.wait(ctx) && e.background.wait(ctx)
+	for _, l := range locks {
+		if !l.scoped { // else the end of its callback releases it
+			release(l)
+		}
+	}
+	done := e.callbacks.wait(ctx)
+	if done {
+		for _, l := range e.keeper.held() {
+			if l.scoped { // that failed: once more
+				release(l)
+			}
+		}
+		done = e.background.wait(ctx)
+	}
 	mu.Lock()
 	failed := slices.Clip(errs)
 	done = done && !left

@@ -48,9 +48,23 @@ func (l *Lock) Release(ctx context.Context) error {
 	}
 	bound, again := l.takeBound(), l.releaseFailed
 	l.endExtendWait()
+	var extended chan struct{}
+	if step == releaseKeep && l.lease.extending {
+		extended = make(chan struct{})
+		l.extendWait = extended
+	}
 	l.mu.Unlock()
 	end.fire()
 	bound.endAll(ErrReleased)
+	if extended != nil {
+		// The extension under way would undo the shorter lease of HoldAtLeast if
+		// it arrived after it. It takes no longer than its call may.
+		<-extended
+		began = time.Now()
+		l.mu.Lock()
+		keep = max(l.lease.keepEnd-l.e.at(began), 0)
+		l.mu.Unlock()
+	}
 	return l.release(ctx, began, now, keep, again)
 }
 
@@ -149,6 +163,12 @@ func (l *Lock) free(ctx context.Context, call *callContext) (ours bool, outcome 
 			return true, OutcomeHandedOver, nil
 		case a.verdict == lookHeld:
 			return false, OutcomeFreed, nil
+		case a.perhapsStored() && w.lock.askTTL < l.e.callTimeout:
+			// The waiter's short lease cut the call short. What is left of our own
+			// time goes into a release; if it finds the key not ours, the waiter
+			// has it.
+			_, err = l.e.backend.Release(call, l.key, l.token)
+			return err == nil, OutcomeFreed, callError(call, l.key, err)
 		case l.e.able.transferrer.on.Load():
 			return false, OutcomeFreed, a.err
 		}
@@ -181,7 +201,7 @@ func (e *engine) handOver(values context.Context, l *Lock, w *waiter) answer {
 	a := answer{verdict: lookFailed, err: errPanicked}
 	defer func() {
 		w.shard.mu.Lock()
-		left := w.room.settleTransfer(w, a)
+		left := w.room.settleTransfer(l, w, a)
 		stop := w.room.unwatch()
 		w.shard.leave(w.room)
 		w.shard.mu.Unlock()

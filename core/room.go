@@ -120,6 +120,18 @@ func (r *room) looked() {
 // known tells whether there was a look, and what it came to.
 func (r *room) known() bool { return r.held || r.late || r.lastErr != nil }
 
+// last is what a call comes to that must not overtake those who wait: the answer
+// of their last look. While there is none, somebody else is about to have the key.
+func (r *room) last() answer {
+	switch {
+	case r.owner == nil && r.late:
+		return answer{verdict: lookLate, err: r.lastErr}
+	case r.owner == nil && r.lastErr != nil:
+		return answer{verdict: lookFailed, err: r.lastErr}
+	}
+	return answer{verdict: lookHeld}
+}
+
 // took notes that l has the key.
 func (r *room) took(l *Lock) {
 	r.owner = l
@@ -207,10 +219,10 @@ func (r *room) settle(e *engine, w *waiter, a answer) leftover {
 	return nothingLeft
 }
 
-// settleTransfer takes in the answer to a hand-over to w.
-func (r *room) settleTransfer(w *waiter, a answer) leftover {
+// settleTransfer takes in the answer to a hand-over from a lock to w.
+func (r *room) settleTransfer(from *Lock, w *waiter, a answer) leftover {
 	r.looked()
-	if a.verdict != lookInvalid { // else nothing was done, and a release follows
+	if r.owner == from && a.verdict != lookInvalid { // else nothing was done, and a release follows
 		r.owner = nil
 	}
 	switch {

@@ -246,7 +246,8 @@ func (w *waiter) reach(now time.Time) {
 			w.contended, w.contendedErr = ReasonLate, r.lastErr
 		}
 		if !first && policy.Backoff == nil && policy.Delay == 0 && policy.Retries != Unlimited {
-			w.spent = policy.Retries + 1 // asking again at once is answered at once
+			w.spent = max(policy.Retries, policy.Retries+1) // asking again at once is answered at once
+			w.err = w.failure(now)
 		}
 		w.point = time.Time{}
 	case r.looker != nil, r.lookWanted:
