@@ -15,8 +15,9 @@ import (
 // whole set, the retry count one for each key. Locks taken early are extended
 // while later ones are waited for, and all of them before the set is returned.
 //
-// When a key cannot be had, those taken are released and the error, which is as
-// for [Locker.Acquire], names that key.
+// When a key cannot be had, those taken are released, whatever [HoldAtLeast] says,
+// and the error, which is as for [Locker.Acquire], names that key; a driver's error
+// of the atomic step is about all of them and comes as it is.
 func (lr *Locker) AcquireMany(ctx context.Context, keys []string, ttl time.Duration, opts ...CallOption) (*LockSet, error) {
 	return lr.acquireMany(ctx, keys, ttl, false, opts)
 }

@@ -87,7 +87,8 @@ func HoldAtLeast(d time.Duration) HoldOption {
 // LockDelay makes the backend keep the key for d longer than the holder
 // believes in it, so that after a crash or a pause the next holder starts only
 // when what the last one had under way is over. A release frees the key at
-// once all the same. The default is 0, none.
+// once all the same, and a key that [HoldAtLeast] keeps is kept for no longer. The
+// default is 0, none.
 func LockDelay(d time.Duration) HoldOption {
 	return holdOption(func(s *settings) {
 		s.lockDelay = d

@@ -2,6 +2,7 @@ package locco
 
 import (
 	"context"
+	"fmt"
 	"time"
 )
 
@@ -18,9 +19,13 @@ type Handle struct {
 	HoldDeadline time.Time `json:"holdDeadline,omitzero"` // wall clock; zero: none
 
 	// Ceiling is set when an extension had no answer. It may still be stored, at
-	// any time, so that no lease can be relied on for longer than it.
+	// any time, so that no lease can be relied on for longer than it. In JSON it
+	// is a number of nanoseconds.
 	Ceiling time.Duration `json:"ceiling,omitzero"`
 }
+
+// String names the key and the fence, for logs. It does not show the token.
+func (h Handle) String() string { return fmt.Sprintf("locco.Handle(%q, fence %d)", h.Key, h.Fence) }
 
 // Detach ends the hold here without freeing the key, so that another process can
 // take it over with [Locker.Attach] before its lease ends. From then on the lock

@@ -104,8 +104,9 @@ func (l *Lock) Retry() RetryPolicy {
 }
 
 // Waited returns how long the acquisition waited. It is 0 exactly when the first
-// look granted the lock without queueing: then no other holder of this time can
-// have done the work meanwhile.
+// look granted the lock without queueing: otherwise somebody may have held the key
+// meanwhile and done the work already. In a set it counts from the start of the
+// whole acquisition.
 func (l *Lock) Waited() time.Duration {
 	if l == nil {
 		return 0
@@ -220,7 +221,7 @@ func (l *Lock) read(f func(now time.Duration)) {
 // Check asks the backend whether the key is still ours. When it is not, a held
 // lock is lost with [ReasonObserved]. The error is nil when it is ours, matches
 // [ErrLost] or [ErrReleased] when the lock is not held, and else is the
-// driver's. It says nothing about the next moment.
+// driver's, after at most the call timeout. It says nothing about the next moment.
 func (l *Lock) Check(ctx context.Context) error {
 	if err := checkContext(ctx); err != nil {
 		return err

@@ -41,7 +41,8 @@ func New(backend Backend, opts ...Option) (*Locker, error) {
 }
 
 // With returns a view of the same locker with further defaults, applied over
-// the present ones. Both share keys, waiters and Close.
+// the present ones. Both share keys, waiters and Close. The error matches
+// [ErrInvalid] when an option is out of bounds.
 func (lr *Locker) With(opts ...CallOption) (*Locker, error) {
 	defaults := lr.defaults.with(opts)
 	if err := defaults.validate(0); err != nil {
@@ -50,7 +51,7 @@ func (lr *Locker) With(opts ...CallOption) (*Locker, error) {
 	return &Locker{e: lr.e, defaults: defaults}, nil
 }
 
-// Acquire takes key for ttl, at least 1 ms, and waits for it within the retry
+// Acquire takes key for ttl, at least 1 ms and at most [MaxDuration], and waits for it within the retry
 // budget (by default 10 retries, 200 ms apart) while another holder has it. ctx
 // bounds the wait, not the hold.
 //

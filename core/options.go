@@ -46,7 +46,8 @@ type option func(c *config)
 
 func (o option) applyLocker(c *config) { o(c) }
 
-// WithPrefix puts prefix in front of every key. The default is none. With a
+// WithPrefix puts prefix in front of every key: at most 1,024 bytes of UTF-8
+// without NUL. The default is none. With a
 // prefix, an empty key is no error: it is the prefix alone.
 func WithPrefix(prefix string) Option { return option(func(c *config) { c.prefix = prefix }) }
 
@@ -86,15 +87,16 @@ func WithClock(clock func() time.Duration) Option {
 	return option(func(c *config) { c.clock, c.hasClock = clock, true })
 }
 
-// WithCallTimeout bounds every call of the backend. The default is 3 s; a call
-// for a shorter lease is bounded by that lease.
+// WithCallTimeout bounds every call of the backend: at least 1 ms, at most
+// [MaxDuration]. The default is 3 s; a call for a shorter lease is bounded by that
+// lease.
 func WithCallTimeout(d time.Duration) Option {
 	return option(func(c *config) { c.callTimeout = d })
 }
 
 // WithHandoverLimit bounds how often in a row a released lock goes straight to
 // a waiter of the same locker before other processes get their turn. The
-// default is 8; 0 turns local hand-over off.
+// default is 8; 0 turns local hand-over off, less is a validation error.
 func WithHandoverLimit(n int) Option {
 	return option(func(c *config) { c.handoverMax = n })
 }
