@@ -297,6 +297,29 @@ func TestHandOverUnanswered(t *testing.T) {
 	}
 }
 
+// A waiter with a short lease cuts the hand-over's call short (spec 8); the
+// releaser's own time does not end with it.
+//
+// spec 3.6, 5.4
+func TestHandOverToAShortLease(t *testing.T) {
+	t.Parallel()
+	for _, effect := range []loccotest.Effect{loccotest.DropRequest(), loccotest.DropAnswer()} {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWire(t)
+			w.store.noLeft = true
+			w.dial(w.handing())
+			l := w.goAcquire(t.Context(), "k", time.Minute).lock(0)
+			p := w.goAcquire(t.Context(), "k", 50*ms, locco.RetryDelay(time.Hour))
+			w.inject(loccotest.Transfer, 1, effect)
+			if err := l.Release(t.Context()); err != nil || w.now() != 50*ms {
+				t.Errorf("Release = %v at %v; want nil at 50ms", err, w.now())
+			}
+			w.wantHolder("k", p.lock(50*ms))
+			w.wantReleased(l.Token())
+		})
+	}
+}
+
 // spec 3.6: not before the end of a HoldAtLeast.
 func TestHandOverNotBeforeHoldAtLeast(t *testing.T) {
 	t.Parallel()

@@ -181,7 +181,7 @@ func (s *simulation) finally() {
 	}
 	for _, p := range processes {
 		for key, c := range p.events {
-			if over := c.acquired - c.ended; over < 0 || over > c.closed {
+			if c.acquired != c.ended {
 				s.failf(key, "%s: %d locks were acquired and %d ended; want one ending each (spec 7.1)", p.name, c.acquired, c.ended)
 			}
 			for reason, n := range lost[c] {

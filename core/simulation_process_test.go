@@ -1,7 +1,6 @@
 package locco_test
 
 import (
-	"errors"
 	"math/rand/v2"
 	"sync"
 	"sync/atomic"
@@ -27,8 +26,8 @@ type process struct {
 
 // tallies counts the events of one key.
 type tallies struct {
-	acquired, ended, closed int
-	lost                    map[locco.Reason]int
+	acquired, ended int
+	lost            map[locco.Reason]int
 }
 
 // newProcess starts a process in the storm.
@@ -124,10 +123,6 @@ func (p *process) hook(ev locco.Event) {
 	case locco.EventLost:
 		c.ended++
 		c.lost[ev.Reason]++
-	case locco.EventAcquireFailed:
-		if errors.Is(ev.Err, locco.ErrClosed) {
-			c.closed++
-		}
 	}
 	early := c.ended > c.acquired
 	p.mu.Unlock()

@@ -17,7 +17,7 @@ import (
 )
 
 var (
-	simSeeds = flag.Int("sim.seeds", 400, "how many seeds TestSimulation runs")
+	simSeeds = flag.Int("sim.seeds", 300, "how many seeds TestSimulation runs")
 	simFirst = flag.Uint64("sim.first", 1, "the first seed of TestSimulation")
 	simLines = flag.Int("sim.lines", 60, "how many lines of its log a seed prints that failed")
 )
@@ -251,7 +251,7 @@ func (s *simulation) fairWeather() {
 		for _, key := range s.keys {
 			for range each {
 				group.Go(func() {
-					err := p.locker.WithLock(context.Background(), key, 10*time.Second,
+					err := p.locker.WithLock(context.Background(), key, simTTL,
 						func(_ context.Context, lock *locco.Lock) error {
 							s.returned(p, lock, nil, 0)
 							time.Sleep(hold)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"testing"
 	"testing/synctest"
@@ -163,7 +164,7 @@ func TestTimetableInTheQueue(t *testing.T) {
 		{"NoRetriesNoDelay", []locco.CallOption{locco.Retries(0), locco.RetryDelay(0)}, 0},
 		{"Retries", []locco.CallOption{locco.Retries(3), locco.RetryDelay(70 * ms)}, 210 * ms},
 		{"NoDelay", []locco.CallOption{locco.Retries(5), locco.RetryDelay(0)}, 0},
-		{"VeryManyRetriesNoDelay", []locco.CallOption{locco.Retries(1 << 40), locco.RetryDelay(0)}, 0},
+		{"VeryManyRetriesNoDelay", []locco.CallOption{locco.Retries(math.MaxInt), locco.RetryDelay(0)}, 0},
 		{"NoDelayByAFunction", []locco.CallOption{locco.Retries(5), locco.RetryBackoff(locco.ConstantBackoff(0))}, 0},
 		{"Timeout", []locco.CallOption{locco.RetryTimeout(333 * ms)}, 333 * ms},
 		{"TimeoutNoDelay", []locco.CallOption{locco.RetryTimeout(333 * ms), locco.RetryDelay(0)}, 333 * ms},

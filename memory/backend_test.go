@@ -264,7 +264,7 @@ func TestNoGoroutines(t *testing.T) { //nolint:paralleltest // counts the gorout
 	for i := range 1000 {
 		key := strconv.Itoa(i)
 		wantAcquire(t, b, locco.Lease{Key: key, Token: "t", TTL: ttl}, true)
-		defer startWatch(t, b, key, "w").stop()
+		t.Cleanup(startWatch(t, b, key, "w").stop)
 	}
 	if after := runtime.NumGoroutine(); after > before {
 		t.Errorf("%d goroutines with 1000 locks and watches; want %d as before", after, before)

@@ -1,6 +1,6 @@
-// Package losttest shows how a program tests what it does when its lock is lost.
+// Package losttest_test shows how a program tests what it does when its lock is lost.
 // The README quotes it.
-package losttest
+package losttest_test
 
 import (
 	"context"
@@ -33,7 +33,7 @@ func TestStopsWhenTheLockIsLost(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer locker.Close(context.Background()) //nolint:errcheck // the lock is lost: the next line says so
+		defer locker.Close(context.Background()) // in the bubble
 
 		// From the second extension on, the store does not answer any more.
 		backend.Inject(loccotest.Fault{Op: loccotest.AnyExtend, Skip: 1, Effect: loccotest.DropRequest()})
