@@ -55,7 +55,7 @@ func (c *callContext) late(key string, err error) error {
 }
 
 // expired tells whether the deadline has passed.
-func (c *callContext) expired() bool { return !time.Now().Before(c.deadline) }
+func (c *callContext) expired() bool { return time.Until(c.deadline) <= 0 }
 
 func (c *callContext) Deadline() (time.Time, bool) { return c.deadline, true }
 

@@ -125,6 +125,9 @@ func (k *keeper) arm(now time.Duration) {
 		return
 	}
 	wait := min(k.locks[0].alarm-now, clockCheck)
+	if wait == clockCheck && !k.armed.IsZero() {
+		return // no timer is ever set for longer
+	}
 	// The timer's clock may stand still while the holder's goes on: so the two
 	// are never compared.
 	fires := time.Now().Add(wait)
