@@ -80,7 +80,7 @@ func (*Backend) Retryable(err error) bool {
 				return true
 			}
 		}
-		return word == "ERR" && strings.Contains(e.Error(), "max number of clients")
+		return strings.HasPrefix(e.Error(), "max number of clients") // the driver cuts "ERR" off
 	}
 	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
 		return false

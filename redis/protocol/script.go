@@ -43,7 +43,7 @@ var (
 // The scripts. What each takes and returns stands on top of its file; the
 // functions of this package build the arguments and read the answers.
 var (
-	Acquire     = Script{"acquire", fenceSource + acquireSource, "74b570879a2b6de6982e55bb098312393a63ec97"}
+	Acquire     = Script{"acquire", fenceSource + acquireSource, "a6cba62c3182ee9f1b3daf87dfa7fd6cd42e70d1"}
 	AcquireMany = Script{"acquiremany", fenceSource + acquireManySource, "cf5b0796ed7f3d8ef24d24a88643707a6bcf4026"}
 	Extend      = Script{"extend", extendSource, "51c3d9e63d14848c719c49017714e66cc292778c"}
 	ExtendMany  = Script{"extendmany", extendManySource, "c24b7832046636d46c5cfff3e8f13153709a03ba"}
