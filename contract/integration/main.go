@@ -73,6 +73,7 @@ type session struct {
 	docker *testcontainers.DockerClient
 	id     string
 	reaper io.WriteCloser // its end is our end
+	reaped chan struct{}  // closed when the reaper is gone
 
 	mu     sync.Mutex // guards what follows
 	shared map[Redis]*sharedNode
@@ -134,7 +135,14 @@ func (s *session) end(over bool) error {
 	if err == nil && over {
 		_, err = s.reaper.Write([]byte{1})
 	}
-	return errors.Join(err, s.reaper.Close())
+	err = errors.Join(err, s.reaper.Close())
+	if over {
+		select {
+		case <-s.reaped:
+		case <-ctx.Done():
+		}
+	}
+	return err
 }
 
 func (s *session) labels() map[string]string {
@@ -198,7 +206,11 @@ func (s *session) startReaper() error {
 	if err := cmd.Start(); err != nil {
 		return err
 	}
-	go func() { _ = cmd.Wait() }()
+	s.reaped = make(chan struct{})
+	go func() {
+		defer close(s.reaped)
+		_ = cmd.Wait()
+	}()
 	return nil
 }
 
