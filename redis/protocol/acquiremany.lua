@@ -12,14 +12,10 @@ for i = 1, n do
   end
 end
 local answer = { 0 }
-for i = 1, n do
-  answer[i + 1] = KEYS[n + i] and next_fence(KEYS[n + i]) or 1
+for i = 1, n do -- all counters first: one that is broken leaves no lease behind
+  answer[i + 1] = KEYS[n + i] and draw(KEYS[n + i], ARGV[3 * i - 1]) or 1
 end
 for i = 1, n do
-  local a = 3 * i
-  redis.call('set', KEYS[i], ARGV[a - 2], 'px', ARGV[a - 1])
-  if KEYS[n + i] then
-    draw(KEYS[n + i], answer[i + 1], ARGV[a - 1])
-  end
+  redis.call('set', KEYS[i], ARGV[3 * i - 2], 'px', ARGV[3 * i - 1])
 end
 return answer

@@ -11,7 +11,6 @@ if not KEYS[2] then
   redis.call('set', KEYS[1], ARGV[2], 'px', ARGV[3])
   return 1
 end
-local fence = next_fence(KEYS[2])
+local fence = draw(KEYS[2], ARGV[3])
 redis.call('set', KEYS[1], ARGV[2], 'px', ARGV[3])
-draw(KEYS[2], fence, ARGV[3])
 return fence
