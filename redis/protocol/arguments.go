@@ -91,3 +91,9 @@ func TransferArguments(from, token string, ttl time.Duration, again bool) (a Arg
 	}
 	return a
 }
+
+// MaxFence is the largest fence: the largest integer that Lua and JSON keep exactly.
+const MaxFence = 1<<53 - 1
+
+// Fence is a fence as [Raise] and [Guard] take it.
+func Fence(fence int64) string { return strconv.FormatInt(fence, 10) }
