@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"slices"
 	"strings"
 	"syscall"
 
@@ -75,12 +76,8 @@ func (*Backend) Retryable(err error) bool {
 	}
 	if e, ok := redisError(err); ok {
 		word, _, _ := strings.Cut(e.Error(), " ")
-		for _, p := range passing {
-			if word == p {
-				return true
-			}
-		}
-		return strings.HasPrefix(e.Error(), "max number of clients") // the driver cuts "ERR" off
+		return slices.Contains(passing, word) ||
+			strings.HasPrefix(e.Error(), "max number of clients") // the driver cuts "ERR" off
 	}
 	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
 		return false
@@ -103,7 +100,8 @@ func redisError(err error) (*rueidis.RedisError, bool) {
 		return nil, false
 	}
 	var e *rueidis.RedisError
-	return e, errors.As(err, &e)
+	ok := errors.As(err, &e)
+	return e, ok
 }
 
 func isNoScript(err error) bool {

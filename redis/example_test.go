@@ -21,7 +21,6 @@ func Example() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	defer client.Close()
 
 	locker, err := locco.New(redis.New(client), locco.WithFencing())
 	if err != nil {

@@ -11,12 +11,12 @@ import (
 	"github.com/locco-go/locco/redis/protocol"
 )
 
-// errSlots matches [errors.ErrUnsupported].
-type errSlots struct{}
+// slotsError matches [errors.ErrUnsupported].
+type slotsError struct{}
 
-func (errSlots) Error() string { return "locco: the keys are in several slots of the Cluster" }
+func (slotsError) Error() string { return "locco: the keys are in several slots of the Cluster" }
 
-func (errSlots) Is(target error) bool { return target == errors.ErrUnsupported }
+func (slotsError) Is(target error) bool { return target == errors.ErrUnsupported }
 
 // AcquireMany implements [locco.ManyAcquirer]. On a Cluster client it answers
 // [errors.ErrUnsupported] unless all keys share a slot.
@@ -32,7 +32,7 @@ func (b *Backend) AcquireMany(ctx context.Context, ls []locco.Lease) (grants []l
 			return nil, -1, err
 		}
 		if b.cluster && protocol.Slot(ls[i].Key) != protocol.Slot(ls[0].Key) {
-			return nil, -1, errSlots{}
+			return nil, -1, slotsError{}
 		}
 		keys = append(keys, ls[i].Key)
 		args = protocol.AppendAcquireMany(args, ls[i].Token, ls[i].TTL, ls[i].Again)

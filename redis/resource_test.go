@@ -10,7 +10,7 @@ import (
 	"github.com/locco-go/locco/redis"
 )
 
-// spec 6.5: what is refused is a typed error with both fences.
+// What is refused is a typed error with both fences.
 func TestResource(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {

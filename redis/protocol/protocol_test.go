@@ -144,7 +144,7 @@ func TestGrant(t *testing.T) {
 		{0, false, 0, 0},
 		{-1, false, 0, time.Millisecond},
 		{-630720000000, false, 0, 20 * 365 * 24 * time.Hour},
-		{math.MinInt64 + 1, false, 0, math.MaxInt64 / time.Millisecond * time.Millisecond},
+		{math.MinInt64 + 1, false, 0, math.MaxInt64 - math.MaxInt64%time.Millisecond},
 	} {
 		granted, fence, left := protocol.Grant(tc.answer)
 		if granted != tc.granted || fence != tc.fence || left != tc.left {
