@@ -15,6 +15,7 @@ BASE ?=
 BENCH ?= .
 FUZZTIME ?= 10s
 TIMEOUT ?= 10m
+RUN ?=
 VERSION ?=
 
 # Rules of docs/spec.md that wait for the modules of Redis, Postgres and MongoDB.
@@ -34,6 +35,17 @@ demo: ## run the demo program (ARGS="-backend=redis -url=...")
 .PHONY: test
 test: fmt-check modules vet rules cover ## everything that needs no tool besides Go: checks, and all tests with the race detector
 	go test -race -shuffle=on -timeout=$(TIMEOUT) $(PACKAGES)
+
+.PHONY: backends
+backends: ## a Docker daemon and the images of servers for the tests, as far as missing, and the environment that names them
+	@scripts/backends
+
+.PHONY: test-integration
+test-integration: COUNT ?= 1
+test-integration: ## the tests on real servers, which it brings up (RUN=regexp COUNT=1)
+	@environment=$$(scripts/backends); eval "$$environment"; cd contract/integration; \
+	GOWORK=off go vet ./...; \
+	GOWORK=off go test -race -shuffle=on -parallel=4 -timeout=20m -count=$(COUNT) -run='$(RUN)' ./...
 
 .PHONY: test-short
 test-short: ## the tests, quick and without the race detector

@@ -1,0 +1,110 @@
+package redis
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"slices"
+	"strings"
+	"syscall"
+
+	"github.com/redis/rueidis"
+
+	locco "github.com/locco-go/locco/core"
+)
+
+// ReplicationError says that fewer replicas than [WithReplication] asks for have
+// acknowledged a write in time. The write itself was done.
+type ReplicationError struct {
+	Wanted       int
+	Acknowledged int
+}
+
+func (e *ReplicationError) Error() string {
+	return fmt.Sprintf("locco: %d replicas have acknowledged the write; want %d", e.Acknowledged, e.Wanted)
+}
+
+// errUnsure is the answer of a write that the driver may have sent twice: what was
+// refused may be our own grant. It passes by itself, since the next attempt knows
+// its token.
+var errUnsure = errors.New("locco: the key has our token though it was refused: the driver sent the request twice")
+
+// needs says what the user of the connection must be allowed to do.
+const needs = "the user needs +evalsha +eval +set +get +exists +del +pexpire +pttl +time, to publish and " +
+	"subscribe the channels of the keys (+publish +subscribe +unsubscribe) unless WithoutWakeUps is given, and the keys " +
+	"with those of their fences"
+
+// explain adds to an error about missing rights what is needed. The scripts meet it
+// before they have written anything, so it is a validation error (spec 1.9).
+func explain(err error) error {
+	e, ok := redisError(err)
+	if !ok {
+		return err
+	}
+	text := e.Error()
+	if strings.HasPrefix(text, "NOPERM") || strings.Contains(text, "The user executing the script can't") {
+		return &locco.ValidationError{Field: "redis user", Value: "ACL", Rule: needs, Err: err}
+	}
+	return err
+}
+
+// passing are the first words of the errors of a server that pass by themselves.
+var passing = []string{
+	"LOADING",     // it starts
+	"READONLY",    // it has become a replica
+	"MASTERDOWN",  // it is a replica without a primary
+	"CLUSTERDOWN", // slots are not served
+	"TRYAGAIN",    // a slot moves
+	"MOVED",
+	"ASK",
+	"REDIRECT",
+	"NOREPLICAS", // too few of them for its configuration
+	"BUSY",       // a script runs for too long
+	"UNBLOCKED",  // it has become a replica while the command waited
+}
+
+// Retryable implements [locco.Retryer]: what a failover, a restart, a moving slot
+// or a broken connection bring.
+func (*Backend) Retryable(err error) bool {
+	if err == nil || errors.Is(err, locco.ErrInvalid) || errors.Is(err, errors.ErrUnsupported) {
+		return false
+	}
+	if errors.Is(err, errUnsure) {
+		return true
+	}
+	if e, ok := redisError(err); ok {
+		word, _, _ := strings.Cut(e.Error(), " ")
+		return slices.Contains(passing, word) ||
+			strings.HasPrefix(e.Error(), "max number of clients") // the driver cuts "ERR" off
+	}
+	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
+		return false
+	}
+	for _, broken := range []error{
+		io.EOF, io.ErrUnexpectedEOF, net.ErrClosed, syscall.ECONNRESET, syscall.ECONNREFUSED, syscall.EPIPE,
+		rueidis.ErrNoAddr, rueidis.ErrNoSlot,
+	} {
+		if errors.Is(err, broken) {
+			return true
+		}
+	}
+	var network net.Error
+	return errors.As(err, &network)
+}
+
+// redisError finds the answer of the server in err.
+func redisError(err error) (*rueidis.RedisError, bool) {
+	if err == nil {
+		return nil, false
+	}
+	var e *rueidis.RedisError
+	ok := errors.As(err, &e)
+	return e, ok
+}
+
+func isNoScript(err error) bool {
+	e, ok := redisError(err)
+	return ok && e.IsNoScript()
+}

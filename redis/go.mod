@@ -1,0 +1,16 @@
+module github.com/locco-go/locco/redis
+
+go 1.26.0
+
+require (
+	github.com/locco-go/locco/core v0.1.0
+	github.com/locco-go/locco/redis/protocol v0.1.0
+	github.com/redis/rueidis v1.0.79
+)
+
+require golang.org/x/sys v0.47.0 // indirect
+
+replace (
+	github.com/locco-go/locco/core => ../core
+	github.com/locco-go/locco/redis/protocol => ./protocol
+)

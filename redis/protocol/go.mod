@@ -1,0 +1,3 @@
+module github.com/locco-go/locco/redis/protocol
+
+go 1.26.0

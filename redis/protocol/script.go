@@ -1,0 +1,60 @@
+package protocol
+
+import _ "embed" // the scripts are files
+
+// Script is a Lua script and the name under which a server keeps it.
+type Script struct {
+	// Name says in an error which script it was.
+	Name string
+
+	// Source is sent by EVAL when the server does not know the script: after SCRIPT
+	// FLUSH, a restart or a failover.
+	Source string
+
+	// SHA is the SHA-1 of Source in hexadecimal digits, for EVALSHA. It is written
+	// here and checked by a test, so that no program computes it: SHA-1 is not
+	// to be had everywhere (FIPS 140).
+	SHA string
+}
+
+var (
+	//go:embed fence.lua
+	fenceSource string
+	//go:embed acquire.lua
+	acquireSource string
+	//go:embed acquiremany.lua
+	acquireManySource string
+	//go:embed extend.lua
+	extendSource string
+	//go:embed extendmany.lua
+	extendManySource string
+	//go:embed release.lua
+	releaseSource string
+	//go:embed holds.lua
+	holdsSource string
+	//go:embed transfer.lua
+	transferSource string
+	//go:embed raise.lua
+	raiseSource string
+	//go:embed guard.lua
+	guardSource string
+)
+
+// The scripts. What each takes and returns stands on top of its file; the
+// functions of this package build the arguments and read the answers.
+var (
+	Acquire     = Script{"acquire", fenceSource + acquireSource, "5c071debc20afd57cb9424f49b481ce77b1b617f"}
+	AcquireMany = Script{"acquiremany", fenceSource + acquireManySource, "014592a11f99f7ae19684e1b56a261928c789a52"}
+	Extend      = Script{"extend", extendSource, "51c3d9e63d14848c719c49017714e66cc292778c"}
+	ExtendMany  = Script{"extendmany", extendManySource, "c24b7832046636d46c5cfff3e8f13153709a03ba"}
+	Release     = Script{"release", releaseSource, "600827ab9fc86efbda9b274ca6b81538cbe0efb1"}
+	Holds       = Script{"holds", holdsSource, "578e48a0403f9e496346653b9b51c25d251a818e"}
+	Transfer    = Script{"transfer", fenceSource + transferSource, "4eb260a9aa16cdd0863f0db97684075b8f7baf7e"}
+	Raise       = Script{"raise", raiseSource, "ad31a20ad2006a09ebf4f03316f2b659d7241d96"}
+	Guard       = Script{"guard", guardSource, "2dbb339289d1c763f1a69aeb0256c5741f082701"}
+)
+
+// Scripts returns all scripts.
+func Scripts() []Script {
+	return []Script{Acquire, AcquireMany, Extend, ExtendMany, Release, Holds, Transfer, Raise, Guard}
+}
