@@ -65,7 +65,10 @@ func (l *Lock) Detach() (Handle, error) {
 }
 
 // Attach takes over a detached lock by an extension: its lease is ttl from now.
-// The key is that of h, with the prefix that it had: the locker adds none.
+// The key is that of h, with the prefix that it had: the locker adds none. Attach
+// before the lease ends: what comes later relies on the backend alone to refuse
+// it, and a request of the acquisition that had no answer and is applied very late
+// can store the key again.
 // A hold deadline in h goes on to count, by the wall clocks of both machines;
 // [AutoExtend] can bring it forward, not put it off.
 //

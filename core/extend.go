@@ -16,8 +16,8 @@ var (
 // for ttl too.
 //
 // The error matches [ErrLost] when the key was not ours or the hold deadline has
-// passed, [ErrReleased] after Release was called, and [ErrInvalid] for a bad
-// ttl; else it is the driver's, and the lock stays held until its lease runs
+// passed, [ErrReleased] after Release was called, [ErrClosed] after a Close that
+// gave up, and [ErrInvalid] for a bad ttl; else it is the driver's, and the lock stays held until its lease runs
 // out. When ctx ends first the call returns its error; the answer is still taken
 // in.
 func (l *Lock) Extend(ctx context.Context, ttl time.Duration) error {
@@ -102,12 +102,16 @@ func (l *Lock) reserve(ttl time.Duration) (x extension, busy <-chan struct{}, er
 func (l *Lock) leaving() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.lease.phase == phaseHeld {
+	closed := l.e.gaveUp.Load() // what is left then expires (spec 5.6)
+	if l.lease.phase == phaseHeld && !closed {
 		return nil
 	}
 	l.lease.extending = false
 	l.endExtendWait()
-	return l.errNow()
+	if err := l.errNow(); err != nil {
+		return err
+	}
+	return ErrClosed
 }
 
 // endExtendWait lets those go on who wait for the extension under way: it has

@@ -295,3 +295,26 @@ func TestExtendSaysReleasedFirst(t *testing.T) {
 		}
 	})
 }
+
+// spec 5.6: an extension that was about to be sent when Close gave up was sent
+// after it.
+func TestNothingIsExtendedAfterCloseGaveUp(t *testing.T) {
+	regress(t, func(t *testing.T, _ *store, b *loccotest.Backend) {
+		locker := newLocker(t, b)
+		lock := mustAcquire(t, locker, "k", time.Minute)
+		ended, cancel := context.WithCancel(context.Background())
+		cancel()
+		if err := locker.Close(ended); !errors.Is(err, context.Canceled) {
+			t.Errorf("Close = %v; want %v", err, context.Canceled)
+		}
+		if err := lock.Extend(context.Background(), time.Minute); !errors.Is(err, locco.ErrClosed) {
+			t.Errorf("Extend = %v; want %v", err, locco.ErrClosed)
+		}
+		if n := b.Calls(loccotest.AnyExtend); n != 0 {
+			t.Errorf("extensions = %d; want 0", n)
+		}
+		if err := lock.Release(context.Background()); err != nil {
+			t.Errorf("Release = %v; want nil", err)
+		}
+	})
+}
