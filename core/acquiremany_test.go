@@ -491,6 +491,18 @@ func TestAcquireManyFails(t *testing.T) {
 	}
 }
 
+// spec 5.5: HoldAtLeast does not count for a set that could not be had whole.
+func TestAcquireManyFailsWithHoldAtLeast(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWire(t)
+		w.dial(w.plain())
+		w.store.take("b", time.Hour)
+		m := w.goMany(t.Context(), []string{"a", "b"}, time.Minute, locco.HoldAtLeast(time.Minute), locco.Retries(0))
+		m.fails(0, "b", []string{"a"}, locco.ErrHeld)
+	})
+}
+
 // spec 2.5, 2.6: a lost answer of the atomic step: the keys are taken one by one
 // with the same tokens.
 func TestAcquireManyAnswerLost(t *testing.T) {

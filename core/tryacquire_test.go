@@ -82,6 +82,32 @@ func TestTryAcquireBehindAWaiter(t *testing.T) {
 	})
 }
 
+// spec 2.2: "or what the last look of those who wait came to when that was no
+// answer": nobody is known to have the key, so it is not held.
+func TestTryAcquireBehindAWaiterWithoutAnAnswer(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		name   string
+		effect loccotest.Effect // of the waiter's looks
+		want   error
+	}{
+		{"Late", loccotest.DropRequest(), locco.ErrLate},
+		{"Passing", loccotest.FailRequest(errPassing), errPassing},
+	} {
+		eachNow(t, tc.name, func(t *testing.T, w *wire) {
+			w.dial(w.plain(), locco.WithCallTimeout(100*ms))
+			w.inject(loccotest.Acquire, 1, tc.effect)
+			p := w.goAcquire(t.Context(), "k", time.Minute, locco.RetryDelay(time.Second))
+			w.sleepTo(500 * ms)
+			err := w.goTry(t.Context(), "k", time.Minute).fails(500*ms, tc.want)
+			matchesNone(t, err, locco.ErrHeld, context.DeadlineExceeded)
+			w.wantSent(loccotest.Acquire, 0) // it is not overtaken
+			p.wait()
+			w.goTry(t.Context(), "k", time.Minute).fails(w.now(), locco.ErrHeld)
+		})
+	}
+}
+
 // spec 2.2, 2.6: also a waiter whose first look has no answer yet.
 func TestTryAcquireBehindADetachedLook(t *testing.T) {
 	t.Parallel()
