@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	locco "github.com/locco-go/locco/core"
@@ -58,4 +59,20 @@ func TestTextOfACause(t *testing.T) {
 	if got, want := fmt.Sprint(errors.Unwrap(late)), "driver: context deadline exceeded"; got != want {
 		t.Errorf("Unwrap = %s; want %s", got, want)
 	}
+}
+
+// The error of a callback comes first, then what became of its lock.
+//
+// spec 2.3, 7.2
+func TestTextOfACallback(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		err := newLocker(t, newStore()).WithLock(context.Background(), "k", time.Second, func(context.Context, *locco.Lock) error {
+			time.Sleep(2 * time.Second)
+			return errBroken
+		})
+		if got, want := fmt.Sprint(err), `driver: broken (locco: lock "k" lost (expired))`; got != want {
+			t.Errorf("WithLock = %s; want %s", got, want)
+		}
+	})
 }

@@ -124,11 +124,13 @@ func TestOneLooksForAll(t *testing.T) {
 			{"ApartSlow", delay / time.Duration(n), 5 * ms, nil},
 			{"DifferentDelays", 0, 0, func(i int) time.Duration { return delay + time.Duration(i)*ms/4 }},
 		} {
-			if n == 1000 && tc.name != "Apart" {
-				continue // heavy under the race detector, and says nothing new
-			}
 			t.Run(fmt.Sprintf("%s/%d", tc.name, n), func(t *testing.T) {
 				t.Parallel()
+				if raceDetector && n > 10 {
+					// Timers of one bubble that fire together crash it now and
+					// then: golang.org/issue/78156.
+					t.Skip("not under the race detector")
+				}
 				synctest.Test(t, func(t *testing.T) {
 					w := newWire(t)
 					w.store.noLeft = true
