@@ -8,6 +8,10 @@ BIN := $(CURDIR)/.bin
 # go.work has all modules but those of tools/.
 MODULES := $(shell sed -nE 's|^[[:space:]]+\./(.+)$$|\1|p' go.work)
 RELEASED := $(filter-out scripts bench contract/integration docs/%,$(MODULES))
+# What needs real servers is tested apart, after the rest: a busy machine is no fault
+# of theirs.
+REAL := contract/integration bench
+OFFLINE := $(filter-out $(REAL),$(MODULES))
 PACKAGES := $(MODULES:%=./%/...)
 
 ARGS ?=
@@ -21,8 +25,9 @@ VERSION ?=
 # Rules of docs/spec.md that wait for the modules of Redis, Postgres and MongoDB.
 PENDING := 6.5
 
-# $(call each,command) runs a command in every module and fails if one failed.
-each = status=0; for module in $(MODULES); do echo "$$module:"; (cd $$module && $(1)) || status=1; done; exit $$status
+# $(call each,command) runs a command in every module, or in those of a second
+# argument, and fails if it failed in one.
+each = status=0; for module in $(or $(2),$(MODULES)); do echo "$$module:"; (cd $$module && $(1)) || status=1; done; exit $$status
 
 .PHONY: help
 help: ## list the targets
@@ -33,8 +38,11 @@ demo: ## run the demo program (ARGS="-backend=redis -url=...")
 	@go run ./docs/examples/demo $(ARGS)
 
 .PHONY: test
-test: fmt-check modules vet rules cover ## everything that needs no tool besides Go: checks, and all tests with the race detector
-	go test -race -shuffle=on -timeout=$(TIMEOUT) $(PACKAGES)
+test: fmt-check modules vet rules cover test-offline test-integration ## everything that needs no tool besides Go: checks, and all tests with the race detector, on real servers too
+
+.PHONY: test-offline
+test-offline: ## the tests that need no server, with the race detector
+	go test -race -shuffle=on -timeout=$(TIMEOUT) $(OFFLINE:%=./%/...)
 
 .PHONY: backends
 backends: ## a Docker daemon and the images of servers for the tests, as far as missing, and the environment that names them
@@ -42,19 +50,19 @@ backends: ## a Docker daemon and the images of servers for the tests, as far as 
 
 .PHONY: test-integration
 test-integration: COUNT ?= 1
+test-integration: PARALLEL ?= 6
 test-integration: ## the tests on real servers, which it brings up (RUN=regexp COUNT=1)
-	@environment=$$(scripts/backends); eval "$$environment"; cd contract/integration; \
-	GOWORK=off go vet ./...; \
-	GOWORK=off go test -race -shuffle=on -parallel=4 -timeout=20m -count=$(COUNT) -run='$(RUN)' ./...
+	@environment=$$(scripts/backends); eval "$$environment"; set -x; \
+	go test -race -shuffle=on -parallel=$(PARALLEL) -timeout=20m -count=$(COUNT) -run='$(RUN)' ./contract/integration/...
 
 .PHONY: test-short
 test-short: ## the tests, quick and without the race detector
-	go test -short -timeout=$(TIMEOUT) $(PACKAGES)
+	go test -short -timeout=$(TIMEOUT) $(OFFLINE:%=./%/...)
 
 .PHONY: test-concurrent
 test-concurrent: COUNT ?= 50
 test-concurrent: ## the tests of races, many times (COUNT=50)
-	go test -race -shuffle=on -timeout=$(TIMEOUT) -run='ConcurrentSafe|Contract/Concurrency' -count=$(COUNT) $(PACKAGES)
+	go test -race -shuffle=on -timeout=$(TIMEOUT) -run='ConcurrentSafe|Contract/Concurrency' -count=$(COUNT) $(OFFLINE:%=./%/...)
 
 .PHONY: lint
 lint: $(BIN)/golangci-lint ## golangci-lint in every module
@@ -91,7 +99,8 @@ cover: ## fail if the state machine of a lease is not covered by tests
 
 .PHONY: standalone
 standalone: ## build and test every module as its users have it, without go.work
-	@export GOWORK=off; $(call each,go build -o /dev/null ./... && go vet ./... && go test -short -timeout=$(TIMEOUT) ./...)
+	@export GOWORK=off; $(call each,go build -o /dev/null ./... && go vet ./...)
+	@export GOWORK=off; $(call each,go test -short -timeout=$(TIMEOUT) ./...,$(OFFLINE))
 
 .PHONY: tidy
 tidy: MODULES += tools tools/lint
@@ -114,7 +123,7 @@ api: $(BIN)/apidiff ## what changed in the API since the last release (BASE=comm
 .PHONY: bench
 bench: COUNT ?= 6
 bench: $(BIN)/benchstat ## benchmarks that need no server (BENCH=regexp COUNT=6), kept in bench.txt
-	go test -run='^$$' -bench='$(BENCH)' -count=$(COUNT) $(PACKAGES) | tee bench.txt
+	go test -run='^$$' -bench='$(BENCH)' -count=$(COUNT) $(OFFLINE:%=./%/...) | tee bench.txt
 	$< bench.txt
 
 .PHONY: fuzz
