@@ -34,8 +34,8 @@ help: ## list the targets
 	@awk -F':.*## ' '/^[a-z0-9-]+:.*## / { printf "%-14s %s\n", $$1, $$2 }' Makefile
 
 .PHONY: demo
-demo: ## run the demo program (ARGS="-backend=redis -url=...")
-	@go run ./docs/examples/demo $(ARGS)
+demo: ## run the demo program (ARGS="-backend=redis"; it starts a server unless -url=... names one)
+	@scripts/demo $(ARGS)
 
 .PHONY: test
 test: fmt-check modules vet rules cover test-offline test-integration ## everything that needs no tool besides Go: checks, and all tests with the race detector, on real servers too

@@ -5,10 +5,19 @@ go 1.26.0
 require (
 	github.com/locco-go/locco/core v0.1.0
 	github.com/locco-go/locco/memory v0.1.0
+	github.com/locco-go/locco/redis v0.1.0
+	github.com/redis/rueidis v1.0.79
+)
+
+require (
+	github.com/locco-go/locco/redis/protocol v0.1.0 // indirect
+	golang.org/x/sys v0.47.0 // indirect
 )
 
 replace (
 	github.com/locco-go/locco/contract => ../../contract
 	github.com/locco-go/locco/core => ../../core
 	github.com/locco-go/locco/memory => ../../memory
+	github.com/locco-go/locco/redis => ../../redis
+	github.com/locco-go/locco/redis/protocol => ../../redis/protocol
 )

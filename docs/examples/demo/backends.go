@@ -2,12 +2,16 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
 
+	"github.com/redis/rueidis"
+
 	locco "github.com/locco-go/locco/core"
 	"github.com/locco-go/locco/memory"
+	"github.com/locco-go/locco/redis"
 )
 
 // opener makes a backend for a store at url, and what closes its client.
@@ -18,7 +22,7 @@ var backends = map[string]opener{
 	"memory":   openMemory,
 	"mongo":    nil,
 	"postgres": nil,
-	"redis":    nil,
+	"redis":    openRedis,
 }
 
 func backendNames() []string {
@@ -46,4 +50,20 @@ func openMemory(_ context.Context, url string) (locco.Backend, func(), error) {
 		return nil, nil, fmt.Errorf("the backend memory has no -url, got %q", url)
 	}
 	return memory.New(), func() {}, nil
+}
+
+func openRedis(_ context.Context, url string) (locco.Backend, func(), error) {
+	if url == "" {
+		return nil, nil, errors.New("the backend redis needs -url, such as redis://127.0.0.1:6379")
+	}
+	option, err := rueidis.ParseURL(url)
+	if err != nil {
+		return nil, nil, fmt.Errorf("the -url: %w", err)
+	}
+	option.DisableCache = true
+	client, err := rueidis.NewClient(option)
+	if err != nil {
+		return nil, nil, fmt.Errorf("connect to Redis: %w", err)
+	}
+	return redis.New(client), client.Close, nil
 }

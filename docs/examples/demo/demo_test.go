@@ -53,7 +53,10 @@ func TestRunUsage(t *testing.T) {
 		{"UnknownFlag", "-frontend=x", "not defined", 2},
 		{"Argument", "memory", `unexpected argument "memory"`, 2},
 		{"UnknownBackend", "-backend=etcd", `unknown backend "etcd"`, 2},
-		{"ToCome", "-backend=redis -url=redis://127.0.0.1", "not part of this version yet", 2},
+		{"ToCome", "-backend=postgres -url=postgres://127.0.0.1", "not part of this version yet", 2},
+		{"RedisWithoutURL", "-backend=redis", "needs -url", 2},
+		{"RedisBadURL", "-backend=redis -url=localhost:6379", "the -url", 2},
+		{"RedisNotThere", "-backend=redis -url=redis://127.0.0.1:1", "connect to Redis", 2},
 		{"MemoryWithURL", "-url=x", "has no -url", 2},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

@@ -3,6 +3,7 @@
 // set of keys. Run it with
 //
 //	go run ./docs/examples/demo
+//	go run ./docs/examples/demo -backend=redis -url=redis://127.0.0.1:6379
 package main
 
 import (
@@ -29,7 +30,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	flags := flag.NewFlagSet("demo", flag.ContinueOnError)
 	flags.SetOutput(stderr)
 	name := flags.String("backend", "memory", "where the locks are kept: "+strings.Join(backendNames(), ", "))
-	url := flags.String("url", "", "the address of that store; memory needs none")
+	url := flags.String("url", "", "the address of that store, such as redis://127.0.0.1:6379; memory needs none")
 	switch err := flags.Parse(args); {
 	case errors.Is(err, flag.ErrHelp):
 		return 0

@@ -164,7 +164,7 @@ func (d *demo) sets(ctx context.Context, locker *locco.Locker) error {
 			errs[i] = locker.WithLocks(ctx, keys, 10*time.Second, func(ctx context.Context, set *locco.LockSet) error {
 				taken := make([]string, 0, len(keys))
 				for _, lock := range set.Locks() {
-					taken = append(taken, strings.TrimPrefix(lock.Key(), "demo:"))
+					taken = append(taken, strings.TrimPrefix(lock.Key(), d.prefix))
 				}
 				d.say(who, "from %s to %s: has %s", keys[0], keys[1], strings.Join(taken, " and "))
 				return pause(ctx, 150*time.Millisecond)

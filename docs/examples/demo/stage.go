@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"crypto/rand"
 	"fmt"
 	"io"
 	"sync"
@@ -13,6 +14,7 @@ import (
 // demo is the stage: it prints what happens, and counts.
 type demo struct {
 	backend locco.Backend
+	prefix  string // of this run's keys, in a store that others may use too
 	began   time.Time
 
 	mu       sync.Mutex // guards the rest
@@ -24,14 +26,14 @@ type demo struct {
 }
 
 func newDemo(out io.Writer, backend locco.Backend) *demo {
-	return &demo{backend: backend, began: time.Now(), out: out}
+	return &demo{backend: backend, prefix: "demo:" + rand.Text()[:6] + ":", began: time.Now(), out: out}
 }
 
 // locker makes a locker as another process would have it: lockers share nothing
 // but the backend.
 func (d *demo) locker(opts ...locco.Option) (*locco.Locker, error) {
 	opts = append([]locco.Option{
-		locco.WithPrefix("demo:"),
+		locco.WithPrefix(d.prefix),
 		locco.WithFencing(),
 		locco.WithEvents(d.count),
 	}, opts...)
