@@ -36,6 +36,7 @@ type spec struct {
 	image      string
 	entrypoint []string // the image's, if nil
 	cmd        []string
+	env        map[string]string
 	publish    []int  // ports on 127.0.0.1, the same inside and outside
 	network    string // id of the container whose network this one uses
 }
@@ -57,6 +58,7 @@ func (s *session) start(ctx context.Context, sp spec) (string, error) {
 	ctr, err := testcontainers.Run(ctx, sp.image,
 		testcontainers.WithEntrypoint(sp.entrypoint...),
 		testcontainers.WithCmd(sp.cmd...),
+		testcontainers.WithEnv(sp.env),
 		testcontainers.WithExposedPorts(exposed...),
 		testcontainers.WithLabels(s.labels()),
 		testcontainers.WithHostConfigModifier(func(c *container.HostConfig) {

@@ -76,7 +76,7 @@ type session struct {
 	reaped chan struct{}  // closed when the reaper is gone
 
 	mu     sync.Mutex // guards what follows
-	shared map[Redis]*sharedNode
+	shared map[any]*sharedServer // by kind
 	ports  map[int]bool // given to somebody
 }
 
@@ -115,7 +115,7 @@ func (s *session) connect(ctx context.Context) (err error) {
 		return err
 	}
 	s.id = rand.Text()
-	s.shared = map[Redis]*sharedNode{}
+	s.shared = map[any]*sharedServer{}
 	s.ports = map[int]bool{}
 	if err := s.sweep(ctx); err != nil {
 		return fmt.Errorf("removing what earlier runs have left: %w", err)

@@ -7,11 +7,9 @@ import (
 	"net"
 	"os"
 	"strconv"
-	"sync"
 	"testing"
 	"time"
 
-	"github.com/moby/moby/client"
 	"github.com/redis/rueidis"
 )
 
@@ -28,13 +26,6 @@ const (
 // Redises returns all of them.
 func Redises() []Redis { return []Redis{Redis7, Redis8, Valkey8} }
 
-// kind is what differs between them.
-type kind struct {
-	env    string // LOCCO_TEST_env_IMAGE, LOCCO_TEST_env_URL
-	image  string // the public one
-	server string // the command
-}
-
 func (r Redis) kind() kind {
 	switch r {
 	case Redis7:
@@ -48,26 +39,11 @@ func (r Redis) kind() kind {
 	}
 }
 
-func (r Redis) image() string {
-	k := r.kind()
-	if image := os.Getenv("LOCCO_TEST_" + k.env + "_IMAGE"); image != "" {
-		return image
-	}
-	return k.image
-}
-
-// Node is one server.
+// Node is one server of Redis.
 type Node struct {
-	// Addr is where it listens, as host:port.
-	Addr string
-
-	// Name is for messages.
-	Name string
+	server
 
 	option rueidis.ClientOption // for a client of this node
-	port   int
-	id     string // of its container; "" if it was given as a URL
-	shared bool
 }
 
 // SharedRedis returns a server that all tests of the run may use at the same time.
@@ -80,40 +56,25 @@ func SharedRedis(t testing.TB, r Redis) *Node {
 		if err != nil {
 			t.Fatalf("LOCCO_TEST_%s_URL: %v", r.kind().env, err)
 		}
-		n := &Node{Addr: option.InitAddress[0], Name: url, option: option, shared: true}
+		n := (&Node{server: server{Addr: option.InitAddress[0], Name: url, shared: true}, option: option}).withPing()
 		if err := n.wait(t.Context()); err != nil {
 			t.Fatalf("LOCCO_TEST_%s_URL: %v", r.kind().env, err)
 		}
 		return n
 	}
-	if err := run.begin(t.Context()); err != nil {
+	n, err := shared(t, r, func() (*Node, error) {
+		// The test's context is not for a server that outlives the test.
+		n, err := startRedis(context.Background(), r, nil)
+		if err != nil {
+			return nil, err
+		}
+		n.shared = true
+		return n, n.wait(context.Background())
+	})
+	if err != nil {
 		t.Fatal(err)
 	}
-	run.mu.Lock()
-	s := run.shared[r]
-	if s == nil {
-		s = &sharedNode{}
-		run.shared[r] = s
-	}
-	run.mu.Unlock()
-	s.once.Do(func() {
-		// The test's context is not for a server that outlives the test.
-		s.node, s.err = startRedis(context.Background(), r, nil)
-		if s.err == nil {
-			s.node.shared = true
-			s.err = s.node.wait(context.Background())
-		}
-	})
-	if s.err != nil {
-		t.Fatal(s.err)
-	}
-	return s.node
-}
-
-type sharedNode struct {
-	once sync.Once
-	node *Node
-	err  error
+	return n
 }
 
 // StartRedis starts a server for this test. Args are added to its command, such as
@@ -138,7 +99,7 @@ func startRedis(ctx context.Context, r Redis, args []string) (n *Node, err error
 	err = run.withPorts(1, func(ports []int) error {
 		n = newNode(string(r), ports[0])
 		n.id, err = run.start(ctx, spec{
-			image:   r.image(),
+			image:   image(r.kind()),
 			cmd:     r.command(ports[0], args...),
 			publish: ports,
 		})
@@ -150,21 +111,25 @@ func startRedis(ctx context.Context, r Redis, args []string) (n *Node, err error
 // command returns the command of a server that keeps its data in memory.
 func (r Redis) command(port int, args ...string) []string {
 	return append([]string{
-		r.kind().server, "--port", strconv.Itoa(port),
+		r.kind().command, "--port", strconv.Itoa(port),
 		"--save", "", "--appendonly", "no",
 	}, args...)
 }
 
 func newNode(name string, port int) *Node {
 	addr := net.JoinHostPort(host, strconv.Itoa(port))
-	return &Node{
-		Addr: addr,
-		Name: name + " at " + addr,
-		port: port,
-		option: rueidis.ClientOption{
-			InitAddress: []string{addr},
-		},
+	return (&Node{
+		server: server{Addr: addr, Name: name + " at " + addr, port: port},
+		option: rueidis.ClientOption{InitAddress: []string{addr}},
+	}).withPing()
+}
+
+func (n *Node) withPing() *Node {
+	n.ping = func(ctx context.Context) error {
+		_, err := n.Do(ctx, "PING")
+		return err
 	}
+	return n
 }
 
 // Client returns a client of this server alone, which is closed with the test.
@@ -227,14 +192,6 @@ func (n *Node) info(ctx context.Context, field string, command ...string) (strin
 	return infoField(text, field), nil
 }
 
-// wait waits until the server answers.
-func (n *Node) wait(ctx context.Context) error {
-	return eventually(ctx, n.Name+" answers", func(ctx context.Context) error {
-		_, err := n.Do(ctx, "PING")
-		return err
-	})
-}
-
 // eventually tries until check has no complaint.
 func eventually(ctx context.Context, what string, check func(context.Context) error) error {
 	const limit = 30 * time.Second
@@ -255,73 +212,6 @@ func eventually(ctx context.Context, what string, check func(context.Context) er
 		case <-time.After(20 * time.Millisecond):
 		}
 	}
-}
-
-// own fails the test if the server is not its own.
-func (n *Node) own(t testing.TB) {
-	t.Helper()
-	if n.shared || n.id == "" {
-		t.Fatalf("%s is shared; start a server for this test to do it harm", n.Name)
-	}
-}
-
-// docker does something to the container.
-func (n *Node) docker(t testing.TB, what string, do func(context.Context, *client.Client) error) {
-	t.Helper()
-	n.own(t)
-	ctx, cancel := context.WithTimeout(t.Context(), dockerTimeout)
-	defer cancel()
-	if err := do(ctx, run.docker.Client); err != nil {
-		t.Fatalf("%s %s: %v", what, n.Name, err)
-	}
-}
-
-// Pause stops the server's process where it stands: connections stay open, and
-// nothing is answered.
-func (n *Node) Pause(t testing.TB) {
-	t.Helper()
-	n.docker(t, "pause", func(ctx context.Context, c *client.Client) error {
-		_, err := c.ContainerPause(ctx, n.id, client.ContainerPauseOptions{})
-		return err
-	})
-}
-
-// Unpause lets the process go on.
-func (n *Node) Unpause(t testing.TB) {
-	t.Helper()
-	n.docker(t, "unpause", func(ctx context.Context, c *client.Client) error {
-		_, err := c.ContainerUnpause(ctx, n.id, client.ContainerUnpauseOptions{})
-		return err
-	})
-}
-
-// Stop kills the server. Its data is lost.
-func (n *Node) Stop(t testing.TB) {
-	t.Helper()
-	n.docker(t, "stop", func(ctx context.Context, c *client.Client) error {
-		_, err := c.ContainerStop(ctx, n.id, client.ContainerStopOptions{Timeout: new(int)})
-		return err
-	})
-}
-
-// Start starts a stopped server, empty, at the same address, and waits until it
-// answers.
-func (n *Node) Start(t testing.TB) {
-	t.Helper()
-	n.docker(t, "start", func(ctx context.Context, c *client.Client) error {
-		_, err := c.ContainerStart(ctx, n.id, client.ContainerStartOptions{})
-		return err
-	})
-	if err := n.wait(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-}
-
-// Restart is Stop and Start.
-func (n *Node) Restart(t testing.TB) {
-	t.Helper()
-	n.Stop(t)
-	n.Start(t)
 }
 
 // KillClients closes every client's connection and returns how many there were.

@@ -38,7 +38,7 @@ func newTopology(t testing.TB, r Redis, n int) *topology {
 	err := run.withPorts(n, func(ports []int) (err error) {
 		p.ports = ports
 		p.network, err = run.start(t.Context(), spec{
-			image:      r.image(),
+			image:      image(r.kind()),
 			entrypoint: []string{"sleep", "infinity"},
 			publish:    ports,
 		})
@@ -62,7 +62,7 @@ func (p *topology) start(t testing.TB, ports []int, members ...member) []*Node {
 		wg.Go(func() {
 			n := newNode(string(p.redis)+" "+m.name, ports[i])
 			n.id, errs[i] = run.start(t.Context(), spec{
-				image:      p.redis.image(),
+				image:      image(p.redis.kind()),
 				entrypoint: m.entrypoint,
 				cmd:        m.cmd,
 				network:    p.network,
@@ -188,7 +188,7 @@ func StartSentinel(t testing.TB, r Redis, args ...string) *Sentinel {
 		script := `[ -e /tmp/sentinel.conf ] || printf '%s' "$0" >/tmp/sentinel.conf; exec "$1" /tmp/sentinel.conf --sentinel`
 		ms = append(ms, member{
 			name:       "sentinel " + strconv.Itoa(i+1),
-			entrypoint: []string{"sh", "-c", script, conf, r.kind().server},
+			entrypoint: []string{"sh", "-c", script, conf, r.kind().command},
 		})
 	}
 	s.Sentinels = p.start(t, ports, ms...)

@@ -1,0 +1,190 @@
+package integration
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+)
+
+// Postgres is a major version of Postgres.
+type Postgres string
+
+// The servers that the tests run on.
+const (
+	Postgres15 Postgres = "Postgres15"
+	Postgres17 Postgres = "Postgres17"
+	Postgres18 Postgres = "Postgres18"
+)
+
+// Postgreses returns all of them.
+func Postgreses() []Postgres { return []Postgres{Postgres15, Postgres17, Postgres18} }
+
+func (p Postgres) kind() kind {
+	switch p {
+	case Postgres15:
+		return kind{"POSTGRES15", "postgres:15", "postgres"}
+	case Postgres17:
+		return kind{"POSTGRES", "postgres:17", "postgres"}
+	case Postgres18:
+		return kind{"POSTGRES18", "postgres:18", "postgres"}
+	default:
+		panic("integration: no such server: " + string(p))
+	}
+}
+
+// PostgresNode is one server of Postgres.
+type PostgresNode struct {
+	server
+
+	// URL is that of its superuser in the database postgres.
+	URL string
+}
+
+// SharedPostgres returns a server that all tests of the run may use at the same time.
+// It ends with the run. LOCCO_TEST_POSTGRES_URL, LOCCO_TEST_POSTGRES15_URL and
+// LOCCO_TEST_POSTGRES18_URL name one that runs already; the user must be allowed to
+// create databases and roles.
+func SharedPostgres(t testing.TB, p Postgres) *PostgresNode {
+	t.Helper()
+	if url := os.Getenv("LOCCO_TEST_" + p.kind().env + "_URL"); url != "" {
+		config, err := pgx.ParseConfig(url)
+		if err != nil {
+			t.Fatalf("LOCCO_TEST_%s_URL: %v", p.kind().env, err)
+		}
+		addr := net.JoinHostPort(config.Host, strconv.Itoa(int(config.Port)))
+		n := newPostgresNode(server{Addr: addr, Name: addr, shared: true}, url)
+		if err := n.wait(t.Context()); err != nil {
+			t.Fatalf("LOCCO_TEST_%s_URL: %v", p.kind().env, err)
+		}
+		return n
+	}
+	n, err := shared(t, p, func() (*PostgresNode, error) {
+		n, err := startPostgres(context.Background(), p, nil)
+		if err != nil {
+			return nil, err
+		}
+		n.shared = true
+		return n, n.wait(context.Background())
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+// StartPostgres starts a server for this test. Args are added to its command, such as
+// "-c", "max_connections=20".
+func StartPostgres(t testing.TB, p Postgres, args ...string) *PostgresNode {
+	t.Helper()
+	n, err := startPostgres(t.Context(), p, args)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cleanUp(t, n.Name, n.id)
+	if err := n.wait(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+func startPostgres(ctx context.Context, p Postgres, args []string) (n *PostgresNode, err error) {
+	if err := run.begin(ctx); err != nil {
+		return nil, err
+	}
+	err = run.withPorts(1, func(ports []int) error {
+		addr := net.JoinHostPort(host, strconv.Itoa(ports[0]))
+		n = newPostgresNode(server{Addr: addr, Name: string(p) + " at " + addr, port: ports[0]}, "postgres://postgres@"+addr+"/postgres")
+		n.id, err = run.start(ctx, spec{
+			image:   image(p.kind()),
+			cmd:     p.command(ports[0], args...),
+			env:     map[string]string{"POSTGRES_HOST_AUTH_METHOD": "trust"},
+			publish: ports,
+		})
+		return err
+	})
+	return n, err
+}
+
+// command returns the command of a server that does not wait for the disk: nothing
+// here outlives the machine.
+func (p Postgres) command(port int, args ...string) []string {
+	return append([]string{
+		"postgres", "-c", "port=" + strconv.Itoa(port), "-c", "fsync=off", "-c", "max_connections=200",
+	}, args...)
+}
+
+func newPostgresNode(s server, url string) *PostgresNode {
+	n := &PostgresNode{server: s, URL: url}
+	n.ping = func(ctx context.Context) error {
+		conn, err := pgx.Connect(ctx, url)
+		if err != nil {
+			return err
+		}
+		defer func() { _ = conn.Close(ctx) }()
+		return conn.Ping(ctx)
+	}
+	return n
+}
+
+// Database makes a new database, which is dropped at the end of the test, and returns
+// its URL.
+func (n *PostgresNode) Database(t testing.TB) string {
+	t.Helper()
+	config, err := pgx.ParseConfig(n.URL)
+	if err != nil {
+		t.Fatalf("%s: %v", n.URL, err)
+	}
+	name := fmt.Sprintf("test_%d", time.Now().UnixNano())
+	n.Exec(t, "CREATE DATABASE "+name)
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), dockerTimeout)
+		defer cancel()
+		if err := n.exec(ctx, "DROP DATABASE "+name+" WITH (FORCE)"); err != nil && n.shared {
+			t.Errorf("drop the database: %v", err)
+		}
+	})
+	return fmt.Sprintf("postgres://%s@%s/%s", config.User, n.Addr, name)
+}
+
+// Exec runs statements as the superuser, on a connection of its own.
+func (n *PostgresNode) Exec(t testing.TB, sql string) {
+	t.Helper()
+	if err := n.exec(t.Context(), sql); err != nil {
+		t.Fatalf("%s: %v", sql, err)
+	}
+}
+
+func (n *PostgresNode) exec(ctx context.Context, sql string) error {
+	conn, err := pgx.Connect(ctx, n.URL)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = conn.Close(ctx) }()
+	_, err = conn.Exec(ctx, sql)
+	return err
+}
+
+// Pool returns a pool of connections to url, which is closed with the test.
+func Pool(t testing.TB, url string, options ...func(*pgxpool.Config)) *pgxpool.Pool {
+	t.Helper()
+	config, err := pgxpool.ParseConfig(url)
+	if err != nil {
+		t.Fatalf("%s: %v", url, err)
+	}
+	for _, o := range options {
+		o(config)
+	}
+	pool, err := pgxpool.NewWithConfig(t.Context(), config)
+	if err != nil {
+		t.Fatalf("connect to %s: %v", url, err)
+	}
+	t.Cleanup(pool.Close)
+	return pool
+}

@@ -1,0 +1,44 @@
+package integration_test
+
+import (
+	"syscall"
+	"testing"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/locco-go/locco/contract"
+	"github.com/locco-go/locco/contract/integration"
+	locco "github.com/locco-go/locco/core"
+	"github.com/locco-go/locco/postgres"
+)
+
+func eachPostgres(t *testing.T, test func(t *testing.T, p integration.Postgres)) {
+	t.Helper()
+	for _, p := range integration.Postgreses() {
+		t.Run(string(p), func(t *testing.T) {
+			t.Parallel()
+			test(t, p)
+		})
+	}
+}
+
+// spec 9.1, 8.3: the backend passes the suite on every version that it is made for.
+func TestPostgresContract(t *testing.T) {
+	t.Parallel()
+	eachPostgres(t, func(t *testing.T, p integration.Postgres) {
+		url := integration.SharedPostgres(t, p).Database(t)
+		pool := integration.Pool(t, url)
+		contract.Run(t, contract.Harness{
+			New:  func(*testing.T) locco.Backend { return postgres.New(pool) },
+			Peer: func(t *testing.T, _ locco.Backend) locco.Backend { t.Helper(); return postgres.New(integration.Pool(t, url, small)) },
+			Broken: func(t *testing.T) locco.Backend {
+				t.Helper()
+				return postgres.New(integration.Pool(t, "postgres://postgres@127.0.0.1:1/postgres"))
+			},
+			BrokenCause: syscall.ECONNREFUSED,
+		})
+	})
+}
+
+// small makes a pool of two.
+func small(c *pgxpool.Config) { c.MaxConns = 2 }

@@ -1,0 +1,87 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+
+	locco "github.com/locco-go/locco/core"
+)
+
+// setUpTries is how often the schema is looked at while others create it too.
+const setUpTries = 5
+
+// ready sees to it, at the first use, that the table is there, and the sequence if
+// fenced. A failure is not kept: the next call looks again.
+func (b *Backend) ready(ctx context.Context, fenced bool) error {
+	if b.table.Load() && (!fenced || b.fences.Load()) {
+		return nil
+	}
+	select {
+	case b.setUp <- struct{}{}:
+		defer func() { <-b.setUp }()
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	if b.table.Load() && (!fenced || b.fences.Load()) {
+		return nil // somebody else has seen to it meanwhile
+	}
+	for try := 1; ; try++ {
+		s, err := b.db.look(ctx, b.config.table)
+		if err != nil {
+			return b.explain(err)
+		}
+		create, err := b.missing(&s, fenced)
+		if err != nil {
+			return err
+		}
+		if create == "" {
+			b.table.Store(true)
+			if fenced {
+				b.fences.Store(true)
+			}
+			return nil
+		}
+		err = b.db.exec(ctx, create)
+		if err == nil && try == setUpTries {
+			err = errNotSeen
+		}
+		if err != nil && (try == setUpTries || !createdMeanwhile(err)) {
+			return b.explain(err)
+		}
+	}
+}
+
+// errNotSeen is for a table that is dropped as often as it is made.
+var errNotSeen = errors.New("locco: what was created for the locks is not there a moment later")
+
+// missing returns the statement that creates what is missing, "" if nothing is.
+func (b *Backend) missing(s *schema, fenced bool) (create string, err error) {
+	t := b.config.table
+	if problem := s.tableProblem(); problem != "" {
+		if s.hasTable || b.config.keepSchema {
+			return "", schemaError("postgres table", t.quoted(), problem)
+		}
+		return createTable(t), nil
+	}
+	if !fenced {
+		return "", nil
+	}
+	if problem := s.sequenceProblem(); problem != "" {
+		if s.hasSequence || b.config.keepSchema {
+			return "", schemaError("postgres sequence", t.fence(), problem)
+		}
+		return createSequence(t), nil
+	}
+	return "", nil
+}
+
+func schemaError(field, name, problem string) error {
+	return &locco.ValidationError{Field: field, Value: name, Rule: problem + " (see loccoddl postgres)"}
+}
+
+// createdMeanwhile tells whether something could not be created because another
+// process has just done so: IF NOT EXISTS is no help against one that does it at the
+// same moment.
+func createdMeanwhile(err error) bool {
+	return isCode(err, duplicateTable) || isCode(err, duplicateObject) || isCode(err, uniqueViolation)
+}
