@@ -92,61 +92,70 @@ func (*Backend) Fences() bool { return true }
 
 // Acquire implements [locco.Backend].
 func (b *Backend) Acquire(ctx context.Context, l locco.Lease) (locco.Grant, error) {
+	var g locco.Grant
 	if err := b.ready(ctx, l.Fenced); err != nil {
-		return locco.Grant{}, err
+		return g, err
 	}
-	var (
-		fence, left *int64
-		synchronous bool
-	)
-	err := b.db.row(ctx, &synchronous, b.sql.acquire.of(l.Fenced),
-		[]any{l.Key, l.Token, milliseconds(l.TTL), l.Again, lockTimeout(ctx)}, &fence, &left, &synchronous)
+	c := newCall(b.sql.acquire.of(l.Fenced), l.Key, l.Token, milliseconds(l.TTL), l.Again, lockTimeout(ctx))
+	ok, err := b.applied(ctx, c.scan(&c.answer, &c.synchronous))
 	switch {
-	case errors.Is(err, pgx.ErrNoRows): // somebody was faster
-		return locco.Grant{}, nil
-	case err != nil:
-		return locco.Grant{}, b.explain(err)
-	case fence == nil:
-		g := locco.Grant{}
-		if l.WantLeft && left != nil {
-			g.Left = time.Duration(*left) * time.Millisecond
+	case !ok: // also if somebody was faster
+		return g, err
+	case c.answer <= 0:
+		if l.WantLeft {
+			g.Left = time.Duration(-c.answer) * time.Millisecond
 		}
 		return g, nil
 	}
-	return locco.Grant{OK: true, Fence: *fence}, nil
+	return granted(c.answer, l.Fenced), nil
+}
+
+// granted reads the answer of a statement that grants.
+func granted(answer int64, fenced bool) locco.Grant {
+	if !fenced {
+		answer = 0
+	}
+	return locco.Grant{OK: true, Fence: answer}
 }
 
 // Extend implements [locco.Backend].
 func (b *Backend) Extend(ctx context.Context, l locco.Lease) (bool, error) {
-	var synchronous bool
-	return b.applied(ctx, &synchronous, b.sql.extend,
-		[]any{l.Key, l.Token, milliseconds(l.TTL), lockTimeout(ctx)}, &synchronous)
+	if err := b.ready(ctx, false); err != nil {
+		return false, err
+	}
+	c := newCall(b.sql.extend, l.Key, l.Token, milliseconds(l.TTL), lockTimeout(ctx))
+	return b.applied(ctx, c.scan(&c.synchronous))
 }
 
 // Release implements [locco.Backend]. It wakes those who wait, if there are any.
 func (b *Backend) Release(ctx context.Context, key, token string) (bool, error) {
-	var live bool
-	args := []any{key, token, lockTimeout(ctx)}
-	into := []any{&live}
-	if !b.config.silent {
-		var told *string
-		args = append(args, lockID(key), channel(key))
-		into = append(into, &told)
+	if err := b.ready(ctx, false); err != nil {
+		return false, err
 	}
-	ok, err := b.applied(ctx, nil, b.sql.release, args, into...)
-	return ok && live, err
+	var c *call
+	if b.config.silent {
+		c = newCall(b.sql.release, key, token, lockTimeout(ctx))
+	} else {
+		c = newCall(b.sql.release, key, token, lockTimeout(ctx), number(key))
+	}
+	ok, err := b.applied(ctx, c.scan(&c.done))
+	return ok && c.done, err
 }
 
 // Holds implements [locco.Backend]. A standby does not know, and answers an error.
 func (b *Backend) Holds(ctx context.Context, key, token string) (bool, error) {
-	var held, standby bool
-	if ok, err := b.applied(ctx, nil, b.sql.holds, []any{key, token}, &held, &standby); !ok {
+	if err := b.ready(ctx, false); err != nil {
+		return false, err
+	}
+	var standby bool
+	c := newCall(b.sql.holds, key, token)
+	if ok, err := b.applied(ctx, c.scan(&c.done, &standby)); !ok {
 		return false, err
 	}
 	if standby {
 		return false, errStandby
 	}
-	return held, nil
+	return c.done, nil
 }
 
 // Transfer implements [locco.Transferrer]. With to.Again, a live lease of to's own
@@ -155,23 +164,17 @@ func (b *Backend) Transfer(ctx context.Context, from string, to locco.Lease) (lo
 	if err := b.ready(ctx, to.Fenced); err != nil {
 		return locco.Grant{}, err
 	}
-	var g locco.Grant
-	var synchronous bool
-	ok, err := b.applied(ctx, &synchronous, b.sql.transfer.of(to.Fenced),
-		[]any{to.Key, from, to.Token, milliseconds(to.TTL), to.Again, lockTimeout(ctx)}, &g.Fence, &synchronous)
+	c := newCall(b.sql.transfer.of(to.Fenced), to.Key, from, to.Token, milliseconds(to.TTL), to.Again, lockTimeout(ctx))
+	ok, err := b.applied(ctx, c.scan(&c.answer, &c.synchronous))
 	if !ok {
 		return locco.Grant{}, err
 	}
-	g.OK = true
-	return g, nil
+	return granted(c.answer, to.Fenced), nil
 }
 
 // applied runs a statement that answers one row if it applied.
-func (b *Backend) applied(ctx context.Context, synchronous *bool, sql string, args []any, into ...any) (bool, error) {
-	if err := b.ready(ctx, false); err != nil {
-		return false, err
-	}
-	err := b.db.row(ctx, synchronous, sql, args, into...)
+func (b *Backend) applied(ctx context.Context, c *call) (bool, error) {
+	err := b.db.row(ctx, c)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return false, nil
 	}
@@ -186,9 +189,12 @@ func (b *Backend) SweepExpired(ctx context.Context, limit int) (int, error) {
 	if limit < 1 {
 		return 0, &locco.ValidationError{Field: "limit", Value: limit, Rule: "must be at least 1"}
 	}
-	var n int
-	_, err := b.applied(ctx, nil, b.sql.sweep, []any{limit}, &n)
-	return n, err
+	if err := b.ready(ctx, false); err != nil {
+		return 0, err
+	}
+	c := newCall(b.sql.sweep, limit)
+	_, err := b.applied(ctx, c.scan(&c.answer))
+	return int(c.answer), err
 }
 
 // milliseconds is a TTL as it is stored: whole milliseconds, never fewer than ttl.

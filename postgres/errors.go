@@ -52,6 +52,9 @@ var errStandby = &pgconn.PgError{
 // explain turns errors about a database that is set up wrong into validation errors
 // that say what is missing (spec 1.9), and makes the next call look at the schema.
 func (b *Backend) explain(err error) error {
+	if err == nil {
+		return nil
+	}
 	var e *pgconn.PgError
 	if !errors.As(err, &e) {
 		return err

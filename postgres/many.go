@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 
-	"github.com/jackc/pgx/v5"
-
 	locco "github.com/locco-go/locco/core"
 )
 
@@ -29,14 +27,12 @@ func (b *Backend) AcquireMany(ctx context.Context, ls []locco.Lease) (grants []l
 		return nil, -1, err
 	}
 	var (
-		at          *int
-		fences      []int64
-		synchronous bool
-		one         int
+		at     *int
+		fences []int64
 	)
 	for try := 1; ; try++ {
-		err = b.db.row(ctx, &synchronous, b.sql.acquireMany.of(fenced),
-			[]any{keys, tokens, ms, again, lockTimeout(ctx)}, &at, &fences, &synchronous, &one)
+		c := newCall(b.sql.acquireMany.of(fenced), keys, tokens, ms, again, lockTimeout(ctx))
+		err = b.db.row(ctx, c.scan(&at, &fences, &c.synchronous, &c.answer))
 		if !isCode(err, divisionByZero) {
 			break
 		}
@@ -73,30 +69,17 @@ func (b *Backend) ExtendMany(ctx context.Context, ls []locco.Lease) []locco.Verd
 	err := b.ready(ctx, false)
 	if err == nil {
 		keys, tokens, ms := columns(ls)
-		err = b.db.rows(ctx, b.sql.extendMany, []any{keys, tokens, ms, lockTimeout(ctx)},
-			func(rows pgx.Rows, synchronous *bool) error {
-				var at int
-				err := rows.Scan(&at, synchronous)
-				if err == nil {
-					verdicts[at-1].OK = true
-				}
-				return err
-			})
+		var at int
+		c := newCall(b.sql.extendMany, keys, tokens, ms, lockTimeout(ctx))
+		err = b.db.rows(ctx, c.scan(&at, &c.synchronous), func() { verdicts[at-1].OK = true })
 		if isCode(err, lockNotAvailable) {
-			err = b.db.rows(ctx, b.sql.extendFree, []any{keys, tokens, ms},
-				func(rows pgx.Rows, synchronous *bool) error {
-					var at int
-					var extended bool
-					err := rows.Scan(&at, &extended, synchronous)
-					if err != nil {
-						return err
-					}
-					verdicts[at-1].OK = extended
-					if !extended {
-						verdicts[at-1].Err = errLocked
-					}
-					return nil
-				})
+			c := newCall(b.sql.extendFree, keys, tokens, ms)
+			err = b.db.rows(ctx, c.scan(&at, &c.done, &c.synchronous), func() {
+				verdicts[at-1].OK = c.done
+				if !c.done {
+					verdicts[at-1].Err = errLocked
+				}
+			})
 		}
 	}
 	if err != nil {

@@ -61,43 +61,75 @@ func newRunner(db DB, unprepared bool) *runner {
 // be lost at a failover, so it is nobody's grant. The next attempt knows its token.
 var errUnconfirmed = errors.New("locco: the commit was not confirmed by the synchronous standby")
 
-// row runs a statement that answers one row, or [pgx.ErrNoRows]. The statement is one
-// transaction. synchronous is where it says that its commit waits for a standby; nil
-// if it stores nothing that must not get lost.
-func (r *runner) row(ctx context.Context, synchronous *bool, sql string, args []any, into ...any) error {
-	strict := synchronous != nil && r.strict.Load()
-	err := r.use(ctx, strict, func(db DB) error {
-		return db.QueryRow(ctx, sql, r.arguments(args)...).Scan(into...)
-	})
-	return r.confirm(ctx, err, strict, synchronous)
+// call is a statement with its arguments and room for its answer, made at once.
+type call struct {
+	sql  string
+	args [7]any // the first is for the runner
+	n    int
+	into [4]any
+	m    int
+
+	answer      int64
+	done        bool
+	synchronous bool // the commit waits for a standby
 }
 
-// rows runs a statement of several rows, each of which says whether its commit waits
-// for a standby.
-func (r *runner) rows(ctx context.Context, sql string, args []any, each func(rows pgx.Rows, synchronous *bool) error) error {
-	var synchronous bool
+func newCall(sql string, args ...any) *call {
+	c := &call{sql: sql}
+	c.n = 1 + copy(c.args[1:], args)
+	return c
+}
+
+// scan says where the answer goes.
+func (c *call) scan(into ...any) *call {
+	c.m = copy(c.into[:], into)
+	return c
+}
+
+// arguments are those that pgx is given.
+func (r *runner) arguments(c *call) []any {
+	if r.unprepared {
+		c.args[0] = pgx.QueryExecModeExec
+		return c.args[:c.n]
+	}
+	return c.args[1:c.n]
+}
+
+// row runs a statement that answers one row, or [pgx.ErrNoRows]. The statement is one
+// transaction.
+func (r *runner) row(ctx context.Context, c *call) error {
 	strict := r.strict.Load()
 	err := r.use(ctx, strict, func(db DB) error {
-		rows, err := db.Query(ctx, sql, r.arguments(args)...)
+		return db.QueryRow(ctx, c.sql, r.arguments(c)...).Scan(c.into[:c.m]...)
+	})
+	return r.confirm(ctx, err, strict, c)
+}
+
+// rows runs a statement of several rows, and each after each of them was read.
+func (r *runner) rows(ctx context.Context, c *call, each func()) error {
+	strict := r.strict.Load()
+	err := r.use(ctx, strict, func(db DB) error {
+		rows, err := db.Query(ctx, c.sql, r.arguments(c)...)
 		if err != nil {
 			return err
 		}
 		defer rows.Close()
 		for rows.Next() {
-			if err := each(rows, &synchronous); err != nil {
+			if err := rows.Scan(c.into[:c.m]...); err != nil {
 				return err
 			}
+			each()
 		}
 		return rows.Err() // also that of the commit, which comes last
 	})
-	return r.confirm(ctx, err, strict, &synchronous)
+	return r.confirm(ctx, err, strict, c)
 }
 
 // confirm doubts what was stored if its commit should have waited for a standby, and
 // perhaps did not: because the context ended, which may have canceled that wait, or
 // because nobody has watched for the warning yet.
-func (r *runner) confirm(ctx context.Context, err error, strict bool, synchronous *bool) error {
-	if err != nil || synchronous == nil || !*synchronous {
+func (r *runner) confirm(ctx context.Context, err error, strict bool, c *call) error {
+	if err != nil || !c.synchronous {
 		return err
 	}
 	if err := ctx.Err(); err != nil {
@@ -108,13 +140,6 @@ func (r *runner) confirm(ctx context.Context, err error, strict bool, synchronou
 		return errUnconfirmed
 	}
 	return nil
-}
-
-func (r *runner) arguments(args []any) []any {
-	if r.unprepared {
-		return append([]any{pgx.QueryExecModeExec}, args...)
-	}
-	return args
 }
 
 // use lends f the database: the pool, or one connection for it alone. If strict, f
@@ -206,14 +231,20 @@ func (r *runner) exec(ctx context.Context, sql string) error {
 	})
 }
 
+// mostLockTimeout is most of what lockTimeout answers, as a value that costs nothing.
+var mostLockTimeout any = "1000"
+
 // lockTimeout is how long the server may wait for a row that another transaction
 // holds, in milliseconds: half of the time that is left, so that its answer comes
-// before we give the connection up.
-func lockTimeout(ctx context.Context) string {
-	const most = time.Second
-	wait := most
-	if deadline, ok := ctx.Deadline(); ok {
-		wait = min(time.Until(deadline)/2, most)
+// before we give the connection up, and at most a second.
+func lockTimeout(ctx context.Context) any {
+	deadline, ok := ctx.Deadline()
+	if !ok {
+		return mostLockTimeout
+	}
+	wait := time.Until(deadline) / 2
+	if wait >= time.Second {
+		return mostLockTimeout
 	}
 	return strconv.FormatInt(max(wait.Milliseconds(), 1), 10)
 }

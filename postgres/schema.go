@@ -52,9 +52,11 @@ type schema struct {
 // look reads the schema.
 func (r *runner) look(ctx context.Context, t table) (schema, error) {
 	var s schema
-	err := r.row(ctx, nil, withoutComment(lookSQL), []any{t.quoted(), t.fence()},
-		&s.hasTable, &s.kind, &s.persistence, &s.rowSecurity, &s.columns, &s.hasUniqueKey,
-		&s.hasSequence, &s.sequenceKind, &s.increment, &s.cache, &s.cycle, &s.maximum)
+	err := r.use(ctx, false, func(db DB) error {
+		return db.QueryRow(ctx, withoutComment(lookSQL), r.arguments(newCall("", t.quoted(), t.fence()))...).Scan(
+			&s.hasTable, &s.kind, &s.persistence, &s.rowSecurity, &s.columns, &s.hasUniqueKey,
+			&s.hasSequence, &s.sequenceKind, &s.increment, &s.cache, &s.cycle, &s.maximum)
+	})
 	return s, err
 }
 

@@ -57,7 +57,7 @@ func newStatements(t table, notify bool) statements {
 	}
 	plain := func(sql string) string { return fill(sql, "") }
 	both := func(sql string) granting {
-		return granting{fill(sql, "0::bigint"), fill(sql, "nextval("+literal(t.fence())+"::regclass)")}
+		return granting{fill(sql, "1::bigint"), fill(sql, "nextval("+literal(t.fence())+"::regclass)")}
 	}
 	s := statements{
 		acquire:     both(acquireSQL),

@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/binary"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -23,19 +22,14 @@ import (
 // A key has a number of 64 bits: an advisory lock of that number says that somebody
 // waits, and a channel of that name says that the key is free. Two keys with the same
 // number wake each other's waiters, which costs a look.
-func number(key string) [8]byte {
+func number(key string) int64 {
 	sum := sha256.Sum256([]byte("locco:" + key))
-	return [8]byte(sum[:8])
+	return int64(binary.BigEndian.Uint64(sum[:])) //nolint:gosec // all 64 bits, of whatever sign
 }
 
-func lockID(key string) int64 {
-	n := number(key)
-	return int64(binary.BigEndian.Uint64(n[:])) //nolint:gosec // all 64 bits, of whatever sign
-}
-
-func channel(key string) string {
-	n := number(key)
-	return channelPrefix + hex.EncodeToString(n[:])
+// channel is what the statement of a release makes of a number.
+func channel(number int64) string {
+	return channelPrefix + strconv.FormatUint(uint64(number), 16) //nolint:gosec // as to_hex does
 }
 
 const (
@@ -55,19 +49,19 @@ const (
 	// maxTopics is how many keys are listened to at a time. Each is an entry in the
 	// server's table of locks, which all sessions share: it has
 	// max_locks_per_transaction times max_connections entries, 6,400 by default.
-	maxTopics = 500
+	maxTopics = 1000
 )
 
 // Watch implements [locco.Watcher]. All watches of a Backend share one connection,
 // opened at the first and closed a second after the last; one that broke is opened
-// again in the background, after which every watcher is woken once. At most 500 keys
+// again in the background, after which every watcher is woken once. At most 1,000 keys
 // are watched at a time, and waiters of others look once in every retry delay. With
 // [WithoutWakeUps] it answers [errors.ErrUnsupported].
 func (b *Backend) Watch(ctx context.Context, key string) (wake <-chan struct{}, stop func(), err error) {
 	if b.hub == nil {
 		return nil, nil, errors.ErrUnsupported
 	}
-	return b.hub.watch(ctx, channel(key))
+	return b.hub.watch(ctx, number(key))
 }
 
 // hub shares one listening connection among watchers. Its goroutine runs as long as
@@ -76,8 +70,8 @@ type hub struct {
 	connect func(ctx context.Context) (*pgx.Conn, error)
 	dirty   chan struct{} // topics have changed
 
-	mu      sync.Mutex // guards what follows, and what is in the topics
-	topics  map[string]*topic
+	mu      sync.Mutex       // guards what follows, and what is in the topics
+	topics  map[int64]*topic // by the numbers of their keys
 	running bool
 }
 
@@ -102,7 +96,7 @@ func (w *watcher) notify() {
 }
 
 func newHub(connect func(ctx context.Context) (*pgx.Conn, error)) *hub {
-	return &hub{connect: connect, dirty: make(chan struct{}, 1), topics: map[string]*topic{}}
+	return &hub{connect: connect, dirty: make(chan struct{}, 1), topics: map[int64]*topic{}}
 }
 
 // tooManyError is the answer to a watch of one key too many.
@@ -112,20 +106,20 @@ func (tooManyError) Error() string {
 	return fmt.Sprintf("locco: %d keys are watched already; waiters of others look once in every retry delay", maxTopics)
 }
 
-func (h *hub) watch(ctx context.Context, channel string) (wake <-chan struct{}, stop func(), err error) {
+func (h *hub) watch(ctx context.Context, number int64) (wake <-chan struct{}, stop func(), err error) {
 	if err := ctx.Err(); err != nil {
 		return nil, nil, err
 	}
 	w := &watcher{wake: make(chan struct{}, 1), ready: make(chan error, 1)}
 	h.mu.Lock()
-	t := h.topics[channel]
+	t := h.topics[number]
 	if t == nil {
 		if len(h.topics) >= maxTopics {
 			h.mu.Unlock()
 			return nil, nil, tooManyError{}
 		}
 		t = &topic{}
-		h.topics[channel] = t
+		h.topics[number] = t
 	}
 	t.watchers = append(t.watchers, w)
 	if w.set = t.live; w.set {
@@ -222,9 +216,9 @@ func (h *hub) broke(err error) bool {
 // needed forgets idle topics of a broken connection and ends the hub if none is
 // left. It is called with the mutex.
 func (h *hub) needed() bool {
-	for channel, t := range h.topics {
+	for number, t := range h.topics {
 		if len(t.watchers) == 0 {
-			delete(h.topics, channel)
+			delete(h.topics, number)
 		}
 	}
 	h.running = len(h.topics) > 0
@@ -318,11 +312,15 @@ func (h *hub) wait(conn *pgx.Conn, idle time.Duration) error {
 	}
 }
 
-// message wakes all who watch the channel.
+// message wakes all who watch what the channel is about.
 func (h *hub) message(channel string) {
+	number, err := strconv.ParseUint(strings.TrimPrefix(channel, channelPrefix), 16, 64)
+	if err != nil {
+		return // another's
+	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if t := h.topics[channel]; t != nil {
+	if t := h.topics[int64(number)]; t != nil { //nolint:gosec // as to_hex does
 		for _, w := range t.watchers {
 			w.notify()
 		}
@@ -335,21 +333,21 @@ func (h *hub) message(channel string) {
 // it is there finds the key free.
 func (h *hub) listen(conn *pgx.Conn) (pending bool, err error) {
 	h.mu.Lock()
-	var channels []string
-	for channel, t := range h.topics {
+	var numbers []int64
+	for number, t := range h.topics {
 		if !t.live && len(t.watchers) > 0 {
-			channels = append(channels, channel)
+			numbers = append(numbers, number)
 		}
 	}
 	h.mu.Unlock()
-	results, err := script(conn, channels, "LISTEN %s; SELECT pg_try_advisory_lock_shared(%d);")
+	results, err := script(conn, numbers, "LISTEN %s; SELECT pg_try_advisory_lock_shared(%d);")
 	if err != nil {
 		return false, err
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	for i, channel := range channels {
-		t := h.topics[channel]
+	for i, number := range numbers {
+		t := h.topics[number]
 		if answer := results[2*i+1].Rows; len(answer) != 1 || string(answer[0][0]) != "t" {
 			pending = true
 			continue
@@ -371,18 +369,18 @@ func (h *hub) listen(conn *pgx.Conn) (pending bool, err error) {
 // again, and whether no topic is left.
 func (h *hub) unlisten(conn *pgx.Conn) (next time.Duration, empty bool, err error) {
 	h.mu.Lock()
-	var channels []string
-	for channel, t := range h.topics {
+	var numbers []int64
+	for number, t := range h.topics {
 		if len(t.watchers) > 0 {
 			continue
 		}
 		left := linger - time.Since(t.idle)
 		switch {
 		case !t.live:
-			delete(h.topics, channel)
+			delete(h.topics, number)
 		case left <= 0:
-			delete(h.topics, channel)
-			channels = append(channels, channel)
+			delete(h.topics, number)
+			numbers = append(numbers, number)
 		case next == 0 || left < next:
 			next = left
 		}
@@ -392,28 +390,24 @@ func (h *hub) unlisten(conn *pgx.Conn) (next time.Duration, empty bool, err erro
 	if empty { // the connection ends, and its locks with it
 		return 0, true, nil
 	}
-	_, err = script(conn, channels, "UNLISTEN %s; SELECT pg_advisory_unlock_shared(%d);")
+	_, err = script(conn, numbers, "UNLISTEN %s; SELECT pg_advisory_unlock_shared(%d);")
 	return next, false, err
 }
 
-// script runs two statements for each channel, in one round trip and one transaction.
-func script(conn *pgx.Conn, channels []string, statements string) ([]*pgconn.Result, error) {
-	if len(channels) == 0 {
+// script runs two statements for each number, in one round trip and one transaction.
+func script(conn *pgx.Conn, numbers []int64, statements string) ([]*pgconn.Result, error) {
+	if len(numbers) == 0 {
 		return nil, nil
 	}
 	var sql strings.Builder
-	for _, channel := range channels {
-		n, err := strconv.ParseUint(strings.TrimPrefix(channel, channelPrefix), 16, 64)
-		if err != nil {
-			return nil, err
-		}
-		fmt.Fprintf(&sql, statements, channel, int64(n)) //nolint:gosec // all 64 bits, of whatever sign
+	for _, number := range numbers {
+		fmt.Fprintf(&sql, statements, channel(number), number)
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), listenTimeout)
 	defer cancel()
 	results, err := conn.PgConn().Exec(ctx, sql.String()).ReadAll()
-	if err == nil && len(results) != 2*len(channels) {
-		err = fmt.Errorf("locco: %d results of %d statements", len(results), 2*len(channels))
+	if err == nil && len(results) != 2*len(numbers) {
+		err = fmt.Errorf("locco: %d results of %d statements", len(results), 2*len(numbers))
 	}
 	return results, err
 }

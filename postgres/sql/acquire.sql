@@ -1,8 +1,8 @@
 -- Takes the key $1 for the token $2 and $3 milliseconds if it is free. With $4 a
 -- live lease of the same token is a grant too. $5 bounds the wait for a row that
--- another transaction holds. Answers one row, or none if somebody was faster:
--- the fence of a grant (0 without one), what is left of the lease that refuses it
--- in milliseconds, and whether the commit waits for a standby.
+-- another transaction holds. Answers one row, or none if somebody was faster: the
+-- fence of a grant (1 without one), or the milliseconds that the lease which refuses it
+-- still runs, negated; and whether the commit waits for a standby.
 --
 -- A live lease is seen by "held" and nothing is written, locked or drawn. The fence
 -- is drawn in RETURNING, when the row is ours: in the select it would be drawn before
@@ -20,6 +20,6 @@ WITH held AS (
     WHERE l.expires_at <= clock_timestamp() OR $4 AND l.token = excluded.token
     RETURNING {fence} AS fence
 )
-SELECT fence, NULL::bigint AS left, {synchronous} FROM granted
+SELECT fence AS answer, {synchronous} AS synchronous FROM granted
 UNION ALL
-SELECT NULL, greatest(1, ceil(extract(epoch FROM expires_at - clock_timestamp()) * 1000))::bigint, false FROM held
+SELECT -greatest(1, ceil(extract(epoch FROM expires_at - clock_timestamp()) * 1000))::bigint, false FROM held

@@ -1,6 +1,7 @@
--- Frees the key $1 if the token $2 holds it, and says so on the channel $5 if somebody
--- waits: whoever waits shares the advisory lock $4. $3 bounds the wait for a row that
--- another transaction holds. Answers whether the lease was live, or no row.
+-- Frees the key $1 if the token $2 holds it, and says so if somebody waits: whoever
+-- waits shares the advisory lock $4 and listens to the channel that has its number.
+-- $3 bounds the wait for a row that another transaction holds. Answers whether the
+-- lease was live, or no row.
 --
 -- The advisory lock is kept until the commit, so that one who comes to wait
 -- meanwhile looks after it.
@@ -10,5 +11,7 @@ WITH freed AS (
       AND (SELECT set_config('lock_timeout', $3, true)) IS NOT NULL
     RETURNING expires_at > clock_timestamp() AS live
 )
-SELECT live, CASE WHEN live AND NOT pg_try_advisory_xact_lock($4) THEN pg_notify($5, '')::text END
+SELECT CASE WHEN live AND NOT pg_try_advisory_xact_lock($4)
+            THEN pg_notify('locco_' || to_hex($4), '')::text = ''
+            ELSE live END
 FROM freed

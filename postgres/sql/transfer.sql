@@ -1,6 +1,6 @@
 -- Hands the key $1 from the token $2 to the token $3 for $4 milliseconds. With $5 a
 -- live lease of the token $3 is a grant too. $6 bounds the wait for a row that another
--- transaction holds. Answers the fence (0 without one) and whether the commit waits
+-- transaction holds. Answers the fence (1 without one) and whether the commit waits
 -- for a standby, or no row.
 UPDATE {table}
 SET token = $3, expires_at = clock_timestamp() + $4::bigint * interval '1 millisecond'
