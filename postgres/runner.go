@@ -35,7 +35,7 @@ type runner struct {
 }
 
 func newRunner(db DB, unprepared bool) *runner {
-	if v := reflect.ValueOf(db); !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil() {
+	if isNil(db) {
 		return nil
 	}
 	r := &runner{db: db, unprepared: unprepared}
@@ -55,6 +55,11 @@ func newRunner(db DB, unprepared bool) *runner {
 		r.busy = make(chan struct{}, 1)
 	}
 	return r
+}
+
+func isNil(db any) bool {
+	v := reflect.ValueOf(db)
+	return !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil()
 }
 
 // errUnconfirmed is for a commit that did not wait for its standby: what it stored may
