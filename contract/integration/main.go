@@ -75,9 +75,9 @@ type session struct {
 	reaper io.WriteCloser // its end is our end
 	reaped chan struct{}  // closed when the reaper is gone
 
-	mu     sync.Mutex // guards what follows
+	mu     sync.Mutex            // guards what follows
 	shared map[any]*sharedServer // by kind
-	ports  map[int]bool // given to somebody
+	ports  map[int]bool          // given to somebody
 }
 
 // begin connects to Docker, once.

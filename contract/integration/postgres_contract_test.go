@@ -27,10 +27,11 @@ func TestPostgresContract(t *testing.T) {
 	t.Parallel()
 	eachPostgres(t, func(t *testing.T, p integration.Postgres) {
 		url := integration.SharedPostgres(t, p).Database(t)
-		pool := integration.Pool(t, url)
+		// The cases share the pools, which is what costs most.
+		pool, peer := integration.Pool(t, url), integration.Pool(t, url, small)
 		contract.Run(t, contract.Harness{
 			New:  func(*testing.T) locco.Backend { return postgres.New(pool) },
-			Peer: func(t *testing.T, _ locco.Backend) locco.Backend { t.Helper(); return postgres.New(integration.Pool(t, url, small)) },
+			Peer: func(*testing.T, locco.Backend) locco.Backend { return postgres.New(peer) },
 			Broken: func(t *testing.T) locco.Backend {
 				t.Helper()
 				return postgres.New(integration.Pool(t, "postgres://postgres@127.0.0.1:1/postgres"))

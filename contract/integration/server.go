@@ -133,4 +133,3 @@ func (n *server) Restart(t testing.TB) {
 	n.Stop(t)
 	n.Start(t)
 }
-
