@@ -28,7 +28,7 @@ func TestPostgresContract(t *testing.T) {
 	eachPostgres(t, func(t *testing.T, p integration.Postgres) {
 		url := integration.SharedPostgres(t, p).Database(t)
 		// The cases share the pools, which is what costs most.
-		pool, peer := integration.Pool(t, url), integration.Pool(t, url, small)
+		pool, peer := integration.Pool(t, url, large), integration.Pool(t, url, large)
 		contract.Run(t, contract.Harness{
 			New:  func(*testing.T) locco.Backend { return postgres.New(pool) },
 			Peer: func(*testing.T, locco.Backend) locco.Backend { return postgres.New(peer) },
@@ -41,5 +41,6 @@ func TestPostgresContract(t *testing.T) {
 	})
 }
 
-// small makes a pool of two.
-func small(c *pgxpool.Config) { c.MaxConns = 2 }
+// large makes a pool in which the cases, which run at the same time, do not wait for
+// each other: that is a part of the time of a call.
+func large(c *pgxpool.Config) { c.MaxConns = 20 }
