@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	locco "github.com/locco-go/locco/core"
+	"github.com/locco-go/locco/core/pubsub"
 )
 
 var (
@@ -37,7 +38,7 @@ type Backend struct {
 	db     *runner
 	config config
 	sql    statements
-	hub    *hub
+	hub    *pubsub.Hub
 
 	setUp  chan struct{} // holds one: the right to look at the schema
 	table  atomic.Bool   // the table is as it should be
