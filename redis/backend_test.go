@@ -242,6 +242,31 @@ func TestRetryable(t *testing.T) {
 	}
 }
 
+// modeOnly is a client of which only the mode is asked.
+type modeOnly struct {
+	rueidis.Client
+	mode rueidis.ClientMode
+}
+
+func (c modeOnly) Mode() rueidis.ClientMode { return c.mode }
+
+// spec 3.7: at a failover, and when a node has gone, the driver closes the connection
+// that it had, and calls on it end as if the client were closed. That passes.
+func TestRetryableClosing(t *testing.T) {
+	t.Parallel()
+	for mode, want := range map[rueidis.ClientMode]bool{
+		rueidis.ClientModeStandalone: false, // the caller has closed the client
+		rueidis.ClientModeSentinel:   true,
+		rueidis.ClientModeCluster:    true,
+	} {
+		b := redis.New(modeOnly{mode: mode})
+		err := fmt.Errorf("wrapped: %w", rueidis.ErrClosing)
+		if got := b.Retryable(err); got != want {
+			t.Errorf("Retryable(%v) of a client of mode %s = %v; want %v", err, mode, got, want)
+		}
+	}
+}
+
 func TestWithoutWakeUps(t *testing.T) {
 	t.Parallel()
 	s := newStub(t, func([]string) string { return ":1\r\n" })
