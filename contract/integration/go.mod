@@ -17,6 +17,7 @@ require (
 	github.com/locco-go/locco/contract v0.1.0
 	github.com/locco-go/locco/core v0.1.0
 	github.com/locco-go/locco/redis v0.1.0
+	github.com/locco-go/locco/redis/protocol v0.1.0
 	github.com/moby/moby/api v1.56.1
 	github.com/moby/moby/client v0.6.2
 	github.com/redis/rueidis v1.0.79
@@ -43,7 +44,6 @@ require (
 	github.com/go-ole/go-ole v1.3.0 // indirect
 	github.com/google/uuid v1.6.0 // indirect
 	github.com/klauspost/compress v1.18.7 // indirect
-	github.com/locco-go/locco/redis/protocol v0.1.0 // indirect
 	github.com/lufia/plan9stats v0.0.0-20260330125221-c963978e514e // indirect
 	github.com/magiconair/properties v1.18.12 // indirect
 	github.com/moby/docker-image-spec v1.3.1 // indirect
