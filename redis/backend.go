@@ -144,8 +144,9 @@ func (b *Backend) Acquire(ctx context.Context, l locco.Lease) (locco.Grant, erro
 		}
 		if l.WantLeft {
 			// It is refused, whether or not the server says for how long.
-			left, _ := b.client.Do(ctx, b.client.B().Pttl().Key(l.Key).Build()).AsInt64()
-			g.Left = protocol.Left(left)
+			if left, err := b.client.Do(ctx, b.client.B().Pttl().Key(l.Key).Build()).AsInt64(); err == nil {
+				g.Left = protocol.LeftLater(left)
+			}
 		}
 	}
 	if b.ownGrant(ctx, sent, l.Key, l.Token, l.Again) {

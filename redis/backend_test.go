@@ -133,6 +133,33 @@ func TestUnknownScriptIsSentWhole(t *testing.T) {
 	}
 }
 
+// spec 3.4: a lease that ends between the refusal and the question of what is left of
+// it has an end that is known, so the waiter is not to sleep as if it had none.
+func TestLeftOfLeaseThatJustEnded(t *testing.T) {
+	t.Parallel()
+	for answer, want := range map[string]time.Duration{
+		":-2\r\n":             time.Millisecond, // gone
+		":0\r\n":              time.Millisecond, // in its last millisecond
+		":-1\r\n":             0,                // without end
+		":7\r\n":              7 * time.Millisecond,
+		"-ERR no such\r\n":    0, // not known
+		"-NOPERM no pttl\r\n": 0,
+	} {
+		s := newStub(t, func(args []string) string {
+			if args[0] == "SET" {
+				return "$-1\r\n"
+			}
+			return answer
+		})
+		l := lease("k")
+		l.WantLeft = true
+		g, err := redis.New(s.client(rueidis.ClientOption{})).Acquire(callContext(t), l)
+		if g.OK || err != nil || g.Left != want {
+			t.Errorf("Acquire with PTTL %q = %+v, %v; want a refusal with %v left", answer, g, err, want)
+		}
+	}
+}
+
 func TestExtendManyHarmsNoOther(t *testing.T) {
 	t.Parallel()
 	s := newStub(t, func(args []string) string {
