@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -52,7 +53,7 @@ func loccoKeeper(b locco.Backend, options []locco.Option) func() (keeper, error)
 				renewed.Add(1)
 			}
 		}
-		keeping, err := locco.New(b, append(options[:len(options):len(options)], locco.WithEvents(count))...)
+		keeping, err := locco.New(b, append(slices.Clip(options), locco.WithEvents(count))...)
 		if err != nil {
 			return keeper{}, err
 		}

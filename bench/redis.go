@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"maps"
 	"strconv"
 	"strings"
 	"time"
@@ -100,9 +101,7 @@ func (st *redisStore) usage(ctx context.Context) (usage, error) {
 		if err != nil {
 			return usage{}, err
 		}
-		for name, value := range info {
-			fields[name] = value
-		}
+		maps.Copy(fields, info)
 	}
 	return redisUsage(fields)
 }
@@ -175,7 +174,8 @@ func redisSubjects(c rueidis.Client) ([]*subject, error) {
 		{"locco, no wake-ups", unfenced, []redis.Option{redis.WithoutWakeUps()}, nil, abilities{}},
 		{
 			"locco, fenced, hook, auto-extension", fenced, nil,
-			[]locco.Option{locco.WithFencing(), locco.WithEvents(func(locco.Event) {}), locco.WithDefaults(locco.AutoExtend(time.Hour))}, abilities{},
+			[]locco.Option{locco.WithFencing(), locco.WithEvents(func(locco.Event) {}), locco.WithDefaults(locco.AutoExtend(time.Hour))},
+			abilities{},
 		},
 	} {
 		s, err := loccoSubject(v.name, redis.New(c, v.redis...), v.commands, v.can, v.options...)

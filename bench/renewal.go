@@ -62,7 +62,10 @@ func (r *runner) renew(ctx context.Context, s *subject, t *table) (err error) {
 	}
 	// Whole intervals, so that each lock has been renewed equally often.
 	const interval = keptLease / 3
-	window := max(r.duration/interval, 1) * interval
+	window := interval
+	for window+interval <= r.duration {
+		window += interval
+	}
 	begin, busy, renewed := time.Now(), processTime(), k.renewed()
 	used, err := r.spent(ctx, func() error { return pause(ctx, window) })
 	if err != nil {
