@@ -67,7 +67,7 @@ func handovers(workers [][]grant) ([]float64, error) {
 	return gaps, nil
 }
 
-// crowdOf is what came of a subject whose workers want one key.
+// crowdOf is what came of a subject whose workers want one key, in all turns.
 type crowdOf struct {
 	grants int
 	shares []float64 // by worker

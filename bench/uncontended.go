@@ -67,10 +67,10 @@ func (r *runner) throughputCase(ctx context.Context) (*table, error) {
 		return &table{}, nil
 	}
 	names := r.keys("throughput", crowd)
-	cpu := map[*subject]time.Duration{}
+	done, busy := map[*subject]int64{}, map[*subject]time.Duration{}
 	results, err := r.takeTurns(subjects, func(s *subject) ([]float64, error) {
 		n := make([]int, crowd)
-		begin, busy := time.Now(), processTime()
+		begin, used := time.Now(), processTime()
 		if err := parallel(crowd, func(i int) error {
 			laps, err := r.laps(ctx, s, names[i:i+1])
 			n[i] = len(laps)
@@ -79,11 +79,12 @@ func (r *runner) throughputCase(ctx context.Context) (*table, error) {
 			return nil, err
 		}
 		took := time.Since(begin).Seconds()
+		busy[s] += processTime() - used
 		sum := 0
 		for _, n := range n {
 			sum += n
 		}
-		cpu[s] = (processTime() - busy) / time.Duration(max(sum, 1))
+		done[s] += int64(sum)
 		return []float64{float64(sum) / took}, nil
 	})
 	if err != nil {
@@ -96,7 +97,7 @@ func (r *runner) throughputCase(ctx context.Context) (*table, error) {
 		head:  []string{"subject", "cycles/s", "of " + base.name, "client CPU a cycle"},
 	}
 	for _, s := range subjects {
-		t.add(s.name, number(median(results[s].all()), "%.0f"), results[s].over(results[base]).String(), micros(cpu[s].Seconds()))
+		t.add(s.name, number(median(results[s].all()), "%.0f"), results[s].over(results[base]).String(), micros(busy[s].Seconds()/float64(done[s])))
 	}
 	return t, nil
 }
