@@ -291,8 +291,7 @@ func testClusterContract(t *testing.T, d driver, c *cluster) {
 			}
 			return keys
 		},
-		InvalidKey:     func(key string, fenced bool) bool { return fenced && !protocol.SharesSlot(key) },
-		WithoutWatcher: true,
+		InvalidKey: func(key string, fenced bool) bool { return fenced && !protocol.SharesSlot(key) },
 	})
 }
 

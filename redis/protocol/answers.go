@@ -48,4 +48,5 @@ const (
 	NotOurs       = 0 // another holder or nobody has the key
 	Freed         = 1
 	FreedSilently = 2 // the user may not publish
+	FreedUnheard  = 3 // the server does not know the command that publishes
 )
