@@ -53,7 +53,7 @@ test-integration: COUNT ?= 1
 test-integration: PARALLEL ?= 6
 test-integration: ## the tests on real servers, which it brings up (RUN=regexp COUNT=1)
 	@environment=$$(scripts/backends); eval "$$environment"; set -x; \
-	go test -race -shuffle=on -parallel=$(PARALLEL) -timeout=20m -count=$(COUNT) -run='$(RUN)' ./contract/integration/...
+	go test -race -shuffle=on -parallel=$(PARALLEL) -timeout=20m -count=$(COUNT) -run='$(RUN)' $(REAL:%=./%/...)
 
 .PHONY: test-short
 test-short: ## the tests, quick and without the race detector
@@ -125,6 +125,10 @@ bench: COUNT ?= 6
 bench: $(BIN)/benchstat ## benchmarks that need no server (BENCH=regexp COUNT=6), kept in bench.txt
 	go test -run='^$$' -bench='$(BENCH)' -count=$(COUNT) $(OFFLINE:%=./%/...) | tee bench.txt
 	$< bench.txt
+
+.PHONY: bench-redis
+bench-redis: ## locco against the raw driver on Redis (ARGS="-case=latency -rounds=40"; ARGS=-help)
+	@environment=$$(scripts/backends); eval "$$environment"; go run ./bench -backend=redis $(ARGS)
 
 .PHONY: fuzz
 fuzz: ## every fuzz target for a while (FUZZTIME=10s)

@@ -9,6 +9,7 @@ import (
 	"github.com/redis/rueidis"
 
 	locco "github.com/locco-go/locco/core"
+	"github.com/locco-go/locco/core/pubsub"
 	"github.com/locco-go/locco/redis/protocol"
 )
 
@@ -30,8 +31,10 @@ type Backend struct {
 	config  config
 	cluster bool
 	publish string // the command that publishes a release; "" for none
-	hub     *hub
-	muted   atomic.Bool // a release could not publish
+	hub     *pubsub.Hub
+
+	muted      atomic.Bool // a release was not allowed to publish
+	speechless atomic.Bool // a server does not know the command
 }
 
 // New returns a Backend on client: of one server, of Sentinels or of a Cluster. The
@@ -51,10 +54,14 @@ func New(client rueidis.Client, opts ...Option) *Backend {
 		return b
 	}
 	b.cluster = client.Mode() == rueidis.ClientModeCluster
-	if !b.cluster && !b.config.silent {
+	switch {
+	case b.config.silent:
+	case b.cluster: // PUBLISH would go to every node
+		b.publish = protocol.ShardPublish
+	default:
 		b.publish = protocol.Publish
 	}
-	b.hub = newHub(client)
+	b.hub = newHub(client, b.cluster)
 	return b
 }
 
@@ -144,8 +151,9 @@ func (b *Backend) Acquire(ctx context.Context, l locco.Lease) (locco.Grant, erro
 		}
 		if l.WantLeft {
 			// It is refused, whether or not the server says for how long.
-			left, _ := b.client.Do(ctx, b.client.B().Pttl().Key(l.Key).Build()).AsInt64()
-			g.Left = protocol.Left(left)
+			if left, err := b.client.Do(ctx, b.client.B().Pttl().Key(l.Key).Build()).AsInt64(); err == nil {
+				g.Left = protocol.LeftLater(left)
+			}
 		}
 	}
 	if b.ownGrant(ctx, sent, l.Key, l.Token, l.Again) {
@@ -202,8 +210,11 @@ func (b *Backend) Release(ctx context.Context, key, token string) (bool, error) 
 	}
 	args := protocol.ReleaseArguments(token, b.publish, channel)
 	n, err := b.read(ctx, &protocol.Release, []string{key}, args.Slice()).AsInt64()
-	if n == protocol.FreedSilently {
+	switch n {
+	case protocol.FreedSilently:
 		b.muted.Store(true)
+	case protocol.FreedUnheard:
+		b.speechless.Store(true)
 	}
 	return n != protocol.NotOurs, explain(err)
 }

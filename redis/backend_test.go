@@ -133,6 +133,33 @@ func TestUnknownScriptIsSentWhole(t *testing.T) {
 	}
 }
 
+// spec 3.4: a lease that ends between the refusal and the question of what is left of
+// it has an end that is known, so the waiter is not to sleep as if it had none.
+func TestLeftOfLeaseThatJustEnded(t *testing.T) {
+	t.Parallel()
+	for answer, want := range map[string]time.Duration{
+		":-2\r\n":             time.Millisecond, // gone
+		":0\r\n":              time.Millisecond, // in its last millisecond
+		":-1\r\n":             0,                // without end
+		":7\r\n":              7 * time.Millisecond,
+		"-ERR no such\r\n":    0, // not known
+		"-NOPERM no pttl\r\n": 0,
+	} {
+		s := newStub(t, func(args []string) string {
+			if args[0] == "SET" {
+				return "$-1\r\n"
+			}
+			return answer
+		})
+		l := lease("k")
+		l.WantLeft = true
+		g, err := redis.New(s.client(rueidis.ClientOption{})).Acquire(callContext(t), l)
+		if g.OK || err != nil || g.Left != want {
+			t.Errorf("Acquire with PTTL %q = %+v, %v; want a refusal with %v left", answer, g, err, want)
+		}
+	}
+}
+
 func TestExtendManyHarmsNoOther(t *testing.T) {
 	t.Parallel()
 	s := newStub(t, func(args []string) string {
@@ -238,6 +265,31 @@ func TestRetryable(t *testing.T) {
 	} {
 		if got := b.Retryable(tc.err); got != tc.want {
 			t.Errorf("Retryable(%v) = %v; want %v", tc.err, got, tc.want)
+		}
+	}
+}
+
+// modeOnly is a client of which only the mode is asked.
+type modeOnly struct {
+	rueidis.Client
+	mode rueidis.ClientMode
+}
+
+func (c modeOnly) Mode() rueidis.ClientMode { return c.mode }
+
+// spec 3.7: at a failover, and when a node has gone, the driver closes the connection
+// that it had, and calls on it end as if the client were closed. That passes.
+func TestRetryableClosing(t *testing.T) {
+	t.Parallel()
+	for mode, want := range map[rueidis.ClientMode]bool{
+		rueidis.ClientModeStandalone: false, // the caller has closed the client
+		rueidis.ClientModeSentinel:   true,
+		rueidis.ClientModeCluster:    true,
+	} {
+		b := redis.New(modeOnly{mode: mode})
+		err := fmt.Errorf("wrapped: %w", rueidis.ErrClosing)
+		if got := b.Retryable(err); got != want {
+			t.Errorf("Retryable(%v) of a client of mode %s = %v; want %v", err, mode, got, want)
 		}
 	}
 }

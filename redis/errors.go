@@ -67,7 +67,7 @@ var passing = []string{
 
 // Retryable implements [locco.Retryer]: what a failover, a restart, a moving slot
 // or a broken connection bring.
-func (*Backend) Retryable(err error) bool {
+func (b *Backend) Retryable(err error) bool {
 	if err == nil || errors.Is(err, locco.ErrInvalid) || errors.Is(err, errors.ErrUnsupported) {
 		return false
 	}
@@ -89,6 +89,11 @@ func (*Backend) Retryable(err error) bool {
 		if errors.Is(err, broken) {
 			return true
 		}
+	}
+	// A client of Sentinels or of a Cluster closes connections itself, and what is on
+	// one then fails as if the caller had closed the client.
+	if errors.Is(err, rueidis.ErrClosing) {
+		return b != nil && b.client != nil && b.client.Mode() != rueidis.ClientModeStandalone
 	}
 	var network net.Error
 	return errors.As(err, &network)

@@ -3,349 +3,385 @@ package redis
 import (
 	"context"
 	"errors"
-	"math/rand/v2"
-	"slices"
+	"strings"
 	"sync"
-	"time"
 
 	"github.com/redis/rueidis"
 
 	locco "github.com/locco-go/locco/core"
+	"github.com/locco-go/locco/core/pubsub"
 	"github.com/locco-go/locco/redis/protocol"
 )
 
 // Watch implements [locco.Watcher]. All watches of a Backend share one connection of
-// their own, opened at the first and closed a second after the last; a connection
-// that broke is opened again in the background, after which every watcher is woken
-// once. On a Cluster, and with [WithoutWakeUps], it answers [errors.ErrUnsupported].
+// their own, on a Cluster one for each node that has a key which is watched, opened at
+// the first and closed a second after the last; a connection that broke is opened
+// again in the background, after which every watcher is woken once. With
+// [WithoutWakeUps], and on a Cluster before Redis 7.0, it answers
+// [errors.ErrUnsupported].
 func (b *Backend) Watch(ctx context.Context, key string) (wake <-chan struct{}, stop func(), err error) {
 	switch {
-	case b.publish == "":
+	case b.publish == "" || b.speechless.Load():
 		return nil, nil, errors.ErrUnsupported
 	case b.muted.Load():
 		return nil, nil, &locco.ValidationError{Field: "redis user", Value: "ACL", Rule: "must be allowed to publish; " + needs}
 	}
-	return b.hub.watch(ctx, protocol.Channel(key))
+	return b.hub.Watch(ctx, protocol.Channel(key))
 }
 
-const (
-	// linger is how long a subscription stays when nobody needs it any more, so that
-	// waiters that come and go cost no command each.
-	linger = time.Second
-
-	// subscribeTimeout bounds a command of the hub.
-	subscribeTimeout = 5 * time.Second
-
-	// The waits between two attempts to connect.
-	firstBackoff = 50 * time.Millisecond
-	maxBackoff   = 2 * time.Second
-)
-
-// hub shares one subscription connection among watchers. Its goroutine runs as long
-// as somebody watches, and a little longer.
-type hub struct {
-	client rueidis.Client
-	dirty  chan struct{} // topics have changed
-
-	mu      sync.Mutex // guards what follows, and what is in the topics
-	topics  map[string]*topic
-	running bool
-}
-
-// topic is a channel that is subscribed, or is to be.
-type topic struct {
-	watchers []*watcher
-	live     bool      // subscribed on the present connection
-	idle     time.Time // since when nobody watches
-}
-
-type watcher struct {
-	wake  chan struct{} // room for one
-	ready chan error    // room for one: the outcome of the set-up
-	set   bool          // the set-up is over
-}
-
-func (w *watcher) notify() {
-	select {
-	case w.wake <- struct{}{}:
-	default:
-	}
-}
-
-func newHub(client rueidis.Client) *hub {
-	return &hub{client: client, dirty: make(chan struct{}, 1), topics: map[string]*topic{}}
-}
-
-func (h *hub) watch(ctx context.Context, channel string) (wake <-chan struct{}, stop func(), err error) {
-	if err := ctx.Err(); err != nil {
-		return nil, nil, err
-	}
-	w := &watcher{wake: make(chan struct{}, 1), ready: make(chan error, 1)}
-	h.mu.Lock()
-	t := h.topics[channel]
-	if t == nil {
-		t = &topic{}
-		h.topics[channel] = t
-	}
-	t.watchers = append(t.watchers, w)
-	if w.set = t.live; w.set {
-		w.ready <- nil
-	}
-	if !h.running {
-		h.running = true
-		go h.run()
-	}
-	h.mu.Unlock()
-	h.changed()
-	stop = func() { h.stop(t, w) }
-	select {
-	case err = <-w.ready:
-	case <-ctx.Done():
-		err = ctx.Err()
-	}
-	if err != nil {
-		stop()
-		return nil, nil, err
-	}
-	return w.wake, stop, nil
-}
-
-func (h *hub) stop(t *topic, w *watcher) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	at := slices.Index(t.watchers, w)
-	if at < 0 {
-		return
-	}
-	t.watchers = slices.Delete(t.watchers, at, at+1)
-	if len(t.watchers) == 0 {
-		t.idle = time.Now()
-		h.changed()
-	}
-}
-
-func (h *hub) changed() {
-	select {
-	case h.dirty <- struct{}{}:
-	default:
-	}
-}
-
-// message wakes all who watch the channel.
-func (h *hub) message(m rueidis.PubSubMessage) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if t := h.topics[m.Channel]; t != nil {
-		for _, w := range t.watchers {
-			w.notify()
+func newHub(client rueidis.Client, cluster bool) *pubsub.Hub {
+	return pubsub.New(func(_ context.Context, events pubsub.Events) (pubsub.Conn, error) {
+		if cluster {
+			return newClusterSubscriber(client, events), nil
 		}
-	}
-}
-
-// run keeps a connection open while it is needed.
-func (h *hub) run() {
-	backoff := firstBackoff
-	for {
-		began := time.Now()
-		err := h.session()
-		if err == nil {
-			h.mu.Lock()
-			if len(h.topics) == 0 {
-				h.running = false
-				h.mu.Unlock()
-				return
-			}
-			h.mu.Unlock()
-			continue
-		}
-		if !h.broke(err) {
-			return
-		}
-		if time.Since(began) > maxBackoff {
-			backoff = firstBackoff
-		}
-		if !h.pause(backoff/2 + rand.N(backoff)/2) {
-			return
-		}
-		backoff = min(2*backoff, maxBackoff)
-	}
-}
-
-// broke tells those who set up a watch that it failed. It reports whether somebody
-// still watches.
-func (h *hub) broke(err error) bool {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	for _, t := range h.topics {
-		t.live = false
-		t.fail(err)
-	}
-	return h.needed()
-}
-
-// fail ends the set-ups of t. It is called with the mutex.
-func (t *topic) fail(err error) {
-	t.watchers = slices.DeleteFunc(t.watchers, func(w *watcher) bool {
-		if w.set {
-			return false
-		}
-		w.set = true
-		w.ready <- err
-		return true
+		return newSubscriber(client, false, events), nil
 	})
 }
 
-// needed forgets idle topics of a broken connection and ends the hub if none is
-// left. It is called with the mutex.
-func (h *hub) needed() bool {
-	for channel, t := range h.topics {
-		if len(t.watchers) == 0 {
-			delete(h.topics, channel)
-		}
-	}
-	h.running = len(h.topics) > 0
-	return h.running
+// subscriber is a connection that is subscribed to channels of one server.
+type subscriber struct {
+	conn    rueidis.DedicatedClient
+	sharded bool
+	broken  <-chan error
 }
 
-// pause waits before the next attempt, or until nobody watches any more.
-func (h *hub) pause(d time.Duration) (again bool) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	for {
-		select {
-		case <-timer.C:
-			h.changed() // what came meanwhile
-			return true
-		case <-h.dirty:
-			h.mu.Lock()
-			needed := h.needed()
-			h.mu.Unlock()
-			if !needed {
-				return false
+func newSubscriber(client rueidis.Client, sharded bool, events pubsub.Events) *subscriber {
+	conn, _ := client.Dedicate()
+	return &subscriber{conn: conn, sharded: sharded, broken: conn.SetPubSubHooks(rueidis.PubSubHooks{
+		OnMessage: func(m rueidis.PubSubMessage) { events.Message(m.Channel) },
+		OnSubscription: func(s rueidis.PubSubSubscription) {
+			if s.Kind == "sunsubscribe" { // a slot has moved, unless we asked for it
+				events.Lost(s.Channel)
 			}
-		}
-	}
+		},
+	})}
 }
 
-// session serves the watchers on one connection. It answers nil when nobody watches
-// any more, else why the connection broke.
-func (h *hub) session() error {
-	conn, _ := h.client.Dedicate()
-	defer conn.Close() // a connection that was subscribed does not go back to the pool
-	broken := conn.SetPubSubHooks(rueidis.PubSubHooks{OnMessage: h.message})
-	sweep := time.NewTimer(linger)
-	defer sweep.Stop()
-	for {
-		if err := h.subscribe(conn); err != nil {
+// Subscribe implements [pubsub.Conn]: in one command, and one by one if that is
+// refused, because the user may not listen to one of them.
+func (s *subscriber) Subscribe(ctx context.Context, channels []string) (refused map[string]error, err error) {
+	if !s.sharded {
+		if err := s.subscribe(ctx, channels...); err == nil || !answered(err) {
+			return nil, err
+		}
+	}
+	refused = map[string]error{}
+	for _, channel := range channels { // those of several slots cannot share a command
+		if err := s.subscribe(ctx, channel); answered(err) {
+			refused[channel] = s.explain(err)
+		} else if err != nil {
+			return nil, err
+		}
+	}
+	return refused, nil
+}
+
+func (s *subscriber) subscribe(ctx context.Context, channels ...string) error {
+	cmd := s.conn.B().Subscribe().Channel(channels...).Build()
+	if s.sharded {
+		cmd = s.conn.B().Ssubscribe().Channel(channels...).Build()
+	}
+	return s.conn.Do(ctx, cmd).Error()
+}
+
+// explain makes of a server that knows no sharded channels one that has no wake-ups.
+func (s *subscriber) explain(err error) error {
+	if s.sharded && strings.Contains(err.Error(), "unknown command") {
+		return &silentError{err}
+	}
+	return explain(err)
+}
+
+// silentError matches [errors.ErrUnsupported].
+type silentError struct{ err error }
+
+func (e *silentError) Error() string {
+	return "locco: wake-ups on a Cluster need Redis 7.0 or Valkey: " + e.err.Error()
+}
+
+func (e *silentError) Unwrap() []error { return []error{e.err, errors.ErrUnsupported} }
+
+// Unsubscribe implements [pubsub.Conn].
+func (s *subscriber) Unsubscribe(ctx context.Context, channels []string) error {
+	if !s.sharded {
+		return s.conn.Do(ctx, s.conn.B().Unsubscribe().Channel(channels...).Build()).Error()
+	}
+	for _, channel := range channels {
+		if err := s.conn.Do(ctx, s.conn.B().Sunsubscribe().Channel(channel).Build()).Error(); err != nil {
 			return err
 		}
-		idle, empty := h.unsubscribe(conn)
-		switch {
-		case empty:
-			return nil
-		case idle > 0:
-			sweep.Reset(idle)
-		default:
-			sweep.Stop()
-		}
-		select {
-		case <-h.dirty:
-		case <-sweep.C:
-		case err := <-broken:
-			if err == nil {
-				err = rueidis.ErrClosing
-			}
-			return err
-		}
 	}
-}
-
-// subscribe subscribes what is not yet, in one command.
-func (h *hub) subscribe(conn rueidis.DedicatedClient) error {
-	h.mu.Lock()
-	var channels []string
-	for channel, t := range h.topics {
-		if !t.live && len(t.watchers) > 0 {
-			channels = append(channels, channel)
-		}
-	}
-	h.mu.Unlock()
-	if len(channels) == 0 {
-		return nil
-	}
-	err := command(conn, conn.B().Subscribe().Channel(channels...).Build())
-	if _, refused := redisError(err); refused && len(channels) > 1 {
-		for _, channel := range channels { // perhaps the user may not listen to one of them
-			err := command(conn, conn.B().Subscribe().Channel(channel).Build())
-			if _, refused := redisError(err); err != nil && !refused {
-				return err
-			}
-			h.subscribed(err, channel)
-		}
-		return nil
-	}
-	if _, refused := redisError(err); err != nil && !refused {
-		return err
-	}
-	h.subscribed(err, channels...)
 	return nil
 }
 
-// subscribed takes in the answer of the server.
-func (h *hub) subscribed(err error, channels ...string) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
+// Wait implements [pubsub.Conn].
+func (s *subscriber) Wait(ctx context.Context) error {
+	select {
+	case err := <-s.broken:
+		if err == nil {
+			err = rueidis.ErrClosing
+		}
+		return err
+	case <-ctx.Done():
+		return nil
+	}
+}
+
+// Close implements [pubsub.Conn]. A connection that was subscribed does not go back to
+// the pool.
+func (s *subscriber) Close() { s.conn.Close() }
+
+// answered tells whether err is the server's answer, and the connection sound.
+func answered(err error) bool {
+	_, ok := redisError(err)
+	return ok
+}
+
+// maxRedirections is how often a subscription follows a slot.
+const maxRedirections = 5
+
+// clusterSubscriber is subscribed to channels of the nodes of a Cluster, each at the
+// node that has its slot, over one connection a node. A node that is gone takes only
+// its own channels with it.
+type clusterSubscriber struct {
+	client rueidis.Client
+	events pubsub.Events
+
+	mu       sync.Mutex // guards what follows
+	nodes    map[string]*node
+	owner    map[uint16]string // the address of the node that has a slot, as far as known
+	watching sync.WaitGroup
+}
+
+// node is the connection to a node.
+type node struct {
+	*subscriber
+	channels map[string]bool
+	closed   chan struct{}
+}
+
+// nodeEvents is what a connection to a node reports to.
+type nodeEvents struct {
+	cluster *clusterSubscriber
+	node    *node
+}
+
+// Message implements [pubsub.Events].
+func (e nodeEvents) Message(channel string) { e.cluster.events.Message(channel) }
+
+// Lost implements [pubsub.Events]: a slot has moved, or we have unsubscribed.
+func (e nodeEvents) Lost(channel string) {
+	e.cluster.mu.Lock()
+	ours := e.node.channels[channel]
+	delete(e.node.channels, channel)
+	e.cluster.mu.Unlock()
+	if ours {
+		e.cluster.events.Lost(channel)
+	}
+}
+
+func newClusterSubscriber(client rueidis.Client, events pubsub.Events) *clusterSubscriber {
+	return &clusterSubscriber{client: client, events: events, nodes: map[string]*node{}, owner: map[uint16]string{}}
+}
+
+// Subscribe implements [pubsub.Conn]. The nodes are asked at the same time, so that one
+// that is silent holds up no other.
+func (c *clusterSubscriber) Subscribe(ctx context.Context, channels []string) (refused map[string]error, err error) {
+	refused = map[string]error{}
+	for range maxRedirections {
+		byNode := map[string][]string{}
+		for _, channel := range channels {
+			addr, err := c.locate(channel)
+			if err != nil {
+				refused[channel] = err
+				continue
+			}
+			byNode[addr] = append(byNode[addr], channel)
+		}
+		var (
+			wg sync.WaitGroup
+			mu sync.Mutex // guards refused and channels
+		)
+		channels = nil
+		for addr, list := range byNode {
+			wg.Go(func() {
+				answers, err := c.subscribeAt(ctx, addr, list)
+				mu.Lock()
+				defer mu.Unlock()
+				for _, channel := range list {
+					if err == nil && answers[channel] == nil {
+						delete(refused, channel)
+						continue
+					}
+					refused[channel] = errors.Join(err, answers[channel])
+					if c.moved(channel, refused[channel]) {
+						channels = append(channels, channel)
+					}
+				}
+			})
+		}
+		wg.Wait()
+		if len(channels) == 0 {
+			return refused, nil
+		}
+		c.refresh(ctx, channels[0])
+	}
+	return refused, nil
+}
+
+// locate answers a node for a channel: the one that has it, or any if that is not
+// known.
+func (c *clusterSubscriber) locate(channel string) (addr string, err error) {
+	nodes := c.client.Nodes()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if addr := c.owner[protocol.Slot(channel)]; nodes[addr] != nil {
+		return addr, nil
+	}
+	for addr := range nodes {
+		return addr, nil
+	}
+	return "", rueidis.ErrNoAddr
+}
+
+// moved takes in an answer that sends us to another node.
+func (c *clusterSubscriber) moved(channel string, err error) bool {
+	slot := protocol.Slot(channel)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.owner, slot)
+	e, ok := redisError(err)
+	if !ok {
+		return false
+	}
+	addr, ok := e.IsMoved()
+	if ok {
+		c.owner[slot] = addr
+	}
+	return ok
+}
+
+// refresh makes the driver, which learns of a node by being sent to it, send something
+// where channel belongs.
+func (c *clusterSubscriber) refresh(ctx context.Context, channel string) {
+	_ = c.client.Do(ctx, c.client.B().Exists().Key(channel).Build()).Error()
+}
+
+// subscribeAt subscribes channels at one node.
+func (c *clusterSubscriber) subscribeAt(ctx context.Context, addr string, channels []string) (refused map[string]error, err error) {
+	client := c.client.Nodes()[addr]
+	if client == nil {
+		return nil, rueidis.ErrNoAddr
+	}
+	c.mu.Lock()
+	n := c.nodes[addr]
+	c.mu.Unlock()
+	if n == nil {
+		n = &node{channels: map[string]bool{}, closed: make(chan struct{})}
+		n.subscriber = newSubscriber(client, true, nodeEvents{c, n})
+		c.mu.Lock()
+		c.nodes[addr] = n
+		c.mu.Unlock()
+		c.watching.Go(func() { c.watch(addr, n) })
+	}
+	c.mu.Lock()
+	for _, channel := range channels { // first, so that the loss of one is noticed from now on
+		n.channels[channel] = true
+	}
+	c.mu.Unlock()
+	refused, err = n.Subscribe(ctx, channels)
+	if err != nil {
+		c.drop(addr, n)
+		return nil, err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	for _, channel := range channels {
-		t := h.topics[channel]
-		if err != nil {
-			t.fail(explain(err))
-			if len(t.watchers) == 0 {
-				delete(h.topics, channel)
-			}
-			continue
+		if refused[channel] == nil {
+			c.owner[protocol.Slot(channel)] = addr
+		} else {
+			delete(n.channels, channel)
 		}
-		t.live = true
-		for _, w := range t.watchers {
-			if w.set {
-				w.notify() // after a gap: a message may have been missed
-			} else {
-				w.set = true
-				w.ready <- nil
-			}
-		}
+	}
+	return refused, nil
+}
+
+// watch waits for the end of a connection.
+func (c *clusterSubscriber) watch(addr string, n *node) {
+	select {
+	case <-n.broken:
+		c.drop(addr, n)
+	case <-n.closed:
 	}
 }
 
-// unsubscribe gives up what nobody has needed for a while. It answers when to look
-// again, and whether no topic is left.
-func (h *hub) unsubscribe(conn rueidis.DedicatedClient) (next time.Duration, empty bool) {
-	h.mu.Lock()
+// drop gives up a connection, and tells of the channels that it had.
+func (c *clusterSubscriber) drop(addr string, n *node) {
+	c.mu.Lock()
+	known := c.nodes[addr] == n
 	var channels []string
-	for channel, t := range h.topics {
-		if len(t.watchers) > 0 {
-			continue
-		}
-		left := linger - time.Since(t.idle)
-		switch {
-		case !t.live:
-			delete(h.topics, channel)
-		case left <= 0:
-			delete(h.topics, channel)
+	if known {
+		delete(c.nodes, addr)
+		close(n.closed)
+		for channel := range n.channels {
 			channels = append(channels, channel)
-		case next == 0 || left < next:
-			next = left
+			delete(c.owner, protocol.Slot(channel))
 		}
 	}
-	empty = len(h.topics) == 0
-	h.mu.Unlock()
-	if !empty && len(channels) > 0 {
-		_ = command(conn, conn.B().Unsubscribe().Channel(channels...).Build()) // a message too many is harmless
+	c.mu.Unlock()
+	if known {
+		n.Close()
 	}
-	return next, empty
+	for _, channel := range channels {
+		c.events.Lost(channel)
+	}
 }
 
-func command(conn rueidis.DedicatedClient, cmd rueidis.Completed) error {
-	ctx, cancel := context.WithTimeout(context.Background(), subscribeTimeout)
-	defer cancel()
-	return conn.Do(ctx, cmd).Error()
+// Unsubscribe implements [pubsub.Conn]. A node without channels is let go.
+func (c *clusterSubscriber) Unsubscribe(ctx context.Context, channels []string) error {
+	c.mu.Lock()
+	byNode := map[string][]string{}
+	for _, channel := range channels {
+		for addr, n := range c.nodes {
+			if n.channels[channel] {
+				delete(n.channels, channel)
+				byNode[addr] = append(byNode[addr], channel)
+			}
+		}
+	}
+	nodes := map[string]*node{}
+	for addr := range byNode {
+		nodes[addr] = c.nodes[addr]
+	}
+	c.mu.Unlock()
+	for addr, n := range nodes {
+		c.mu.Lock()
+		empty := len(n.channels) == 0
+		c.mu.Unlock()
+		if empty || n.Unsubscribe(ctx, byNode[addr]) != nil {
+			c.drop(addr, n)
+		}
+	}
+	return nil
+}
+
+// Wait implements [pubsub.Conn]. What breaks is told channel by channel.
+func (c *clusterSubscriber) Wait(ctx context.Context) error {
+	<-ctx.Done()
+	return nil
+}
+
+// Close implements [pubsub.Conn].
+func (c *clusterSubscriber) Close() {
+	c.mu.Lock()
+	nodes := c.nodes
+	c.nodes = map[string]*node{}
+	for _, n := range nodes {
+		close(n.closed)
+	}
+	c.mu.Unlock()
+	for _, n := range nodes {
+		n.Close()
+	}
+	c.watching.Wait()
 }

@@ -21,6 +21,13 @@
 // their own, in which they have the addresses that they have for the test: what
 // a Sentinel or a cluster node announces is good for both.
 //
+// # Other libraries
+//
+// Some tests have another library as the other party. That of Node needs node and
+// npm, which scripts/backends installs on Debian, and installs what
+// testdata/node/package-lock.json names into the user's cache folder, with npm ci. A
+// machine that cannot have it fails those tests; LOCCO_TEST_NODE=off turns them off.
+//
 // # Cleaning up
 //
 // [Main] is for TestMain. A server ends with its test, and all of them with the

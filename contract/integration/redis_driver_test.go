@@ -27,6 +27,7 @@ type settings struct {
 	addrs    []string
 	sentinel string // the name of the primary, if addrs are those of Sentinels
 	cluster  bool
+	reads    bool // what only reads may go to a replica
 	user     string
 	password string
 
@@ -67,6 +68,9 @@ func openRueidis(t testing.TB, s settings) locco.Backend {
 		option.Sentinel.MasterSet = s.sentinel
 	case !s.cluster:
 		option.ForceSingleClient = true
+	}
+	if s.reads {
+		option.SendToReplicas = func(cmd rueidis.Completed) bool { return cmd.IsReadOnly() }
 	}
 	client, err := rueidis.NewClient(option)
 	if err != nil {

@@ -4,14 +4,14 @@
 --
 -- Returns the fence, or 1 if there is none; when refused, the milliseconds that
 -- the present lease still runs, negated, or 0 if it has no end.
-if redis.call('exists', KEYS[1]) == 1 and not (ARGV[3] and redis.call('get', KEYS[1]) == ARGV[1]) then
-  local left = redis.call('pttl', KEYS[1])
+if call('exists', KEYS[1]) == 1 and not (ARGV[3] and call('get', KEYS[1]) == ARGV[1]) then
+  local left = call('pttl', KEYS[1])
   return left < 0 and 0 or -math.max(left, 1)
 end
 if not KEYS[2] then
-  redis.call('set', KEYS[1], ARGV[1], 'px', ARGV[2])
+  call('set', KEYS[1], ARGV[1], 'px', ARGV[2])
   return 1
 end
 local fence = draw(KEYS[2], ARGV[2])
-redis.call('set', KEYS[1], ARGV[1], 'px', ARGV[2])
+call('set', KEYS[1], ARGV[1], 'px', ARGV[2])
 return fence

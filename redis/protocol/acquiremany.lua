@@ -7,7 +7,7 @@
 local n = #ARGV / 3
 for i = 1, n do
   local a = 3 * i
-  if redis.call('exists', KEYS[i]) == 1 and not (ARGV[a] == '1' and redis.call('get', KEYS[i]) == ARGV[a - 2]) then
+  if call('exists', KEYS[i]) == 1 and not (ARGV[a] == '1' and call('get', KEYS[i]) == ARGV[a - 2]) then
     return { i }
   end
 end
@@ -16,6 +16,6 @@ for i = 1, n do -- all counters first: one that is broken leaves no lease behind
   answer[i + 1] = KEYS[n + i] and draw(KEYS[n + i], ARGV[3 * i - 1]) or 1
 end
 for i = 1, n do
-  redis.call('set', KEYS[i], ARGV[3 * i - 2], 'px', ARGV[3 * i - 1])
+  call('set', KEYS[i], ARGV[3 * i - 2], 'px', ARGV[3 * i - 1])
 end
 return answer

@@ -21,6 +21,16 @@ func Left(milliseconds int64) time.Duration {
 	return time.Duration(min(max(milliseconds, 0), most)) * time.Millisecond
 }
 
+// LeftLater reads an answer of PTTL that was asked for in a command after the refusal.
+// A lease that has ended by then, or is in its last millisecond, has the least that
+// is left: 0 would say that its end is not known.
+func LeftLater(milliseconds int64) time.Duration {
+	if milliseconds == 0 || milliseconds == -2 {
+		return time.Millisecond
+	}
+	return Left(milliseconds)
+}
+
 // Grants reads the answer of [AcquireMany] for n keys: their fences (of those
 // without a fence they say nothing), or the index of the key that is refused.
 func Grants(answer []int64, n int) (fences []int64, refused int, err error) {
@@ -38,4 +48,5 @@ const (
 	NotOurs       = 0 // another holder or nobody has the key
 	Freed         = 1
 	FreedSilently = 2 // the user may not publish
+	FreedUnheard  = 3 // the server does not know the command that publishes
 )

@@ -5,20 +5,29 @@
 -- counter is lost. The counter stays for a day, or for ttl milliseconds if that is
 -- longer. A script that fails is not undone, so a fence is drawn before the lease is
 -- stored: what is wrong with the counter leaves no lease behind.
+local call = redis.call
 local function draw(counter, ttl)
-  local last = tonumber(redis.call('get', counter) or 0)
-  if not last then
-    error('locco: the fence counter is not a number')
-  end
-  local now = redis.call('time')
-  local fence = math.max(last + 1, now[1] * 1000000 + now[2])
-  if fence >= 9007199254740992 then
-    error('locco: the fence counter has reached 2^53')
-  end
   if tonumber(ttl) < 86400000 then
     ttl = '86400000'
   end
-  -- The digits in full: tostring would round them.
-  redis.call('set', counter, string.format('%.0f', fence), 'px', ttl)
+  local now = call('time')
+  local fence = now[1] * 1000000 + now[2]
+  -- The time is nearly always ahead of the last fence, so one command stores it and
+  -- reads what it replaces. It has to be a number here: a command gets all digits of
+  -- one, where tostring would round them.
+  local was = call('set', counter, fence, 'px', ttl, 'get')
+  if not was then
+    return fence
+  end
+  local last = tonumber(was)
+  if last and last < fence then
+    return fence
+  end
+  if not (last and last < 9007199254740991) then
+    call('set', counter, was) -- as it was, and for somebody to look at
+    error(last and 'locco: the fence counter has reached 2^53' or 'locco: the fence counter is not a number')
+  end
+  fence = math.floor(last) + 1
+  call('set', counter, fence, 'px', ttl)
   return fence
 end

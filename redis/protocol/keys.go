@@ -13,9 +13,14 @@ const (
 // of key if [SharesSlot] says so.
 func FenceKey(key string) string { return beside(key, fenceSuffix) }
 
-// Channel returns the channel on which a release of key is published. It hashes
-// to the slot of key if [SharesSlot] says so.
-func Channel(key string) string { return beside(key, channelSuffix) }
+// Channel returns the channel on which a release of key is published. It hashes to the
+// slot of key: where no name made of the key does ([SharesSlot]), it is the key's own.
+func Channel(key string) string {
+	if !SharesSlot(key) {
+		return key
+	}
+	return beside(key, channelSuffix)
+}
 
 // MarkKey returns the key beside resource that has the highest fence seen there.
 func MarkKey(resource string) string { return beside(resource, markSuffix) }

@@ -43,13 +43,13 @@ var (
 // The scripts. What each takes and returns stands on top of its file; the
 // functions of this package build the arguments and read the answers.
 var (
-	Acquire     = Script{"acquire", fenceSource + acquireSource, "5c071debc20afd57cb9424f49b481ce77b1b617f"}
-	AcquireMany = Script{"acquiremany", fenceSource + acquireManySource, "014592a11f99f7ae19684e1b56a261928c789a52"}
+	Acquire     = Script{"acquire", fenceSource + acquireSource, "fefe6b71eadc1a6892cc2094e98a18c6bae2bcaf"}
+	AcquireMany = Script{"acquiremany", fenceSource + acquireManySource, "a6950520607c02713218b735258357b68dd2bed4"}
 	Extend      = Script{"extend", extendSource, "51c3d9e63d14848c719c49017714e66cc292778c"}
 	ExtendMany  = Script{"extendmany", extendManySource, "c24b7832046636d46c5cfff3e8f13153709a03ba"}
-	Release     = Script{"release", releaseSource, "600827ab9fc86efbda9b274ca6b81538cbe0efb1"}
+	Release     = Script{"release", releaseSource, "c772892104448eadd603787e3c9966ef909e5255"}
 	Holds       = Script{"holds", holdsSource, "578e48a0403f9e496346653b9b51c25d251a818e"}
-	Transfer    = Script{"transfer", fenceSource + transferSource, "4eb260a9aa16cdd0863f0db97684075b8f7baf7e"}
+	Transfer    = Script{"transfer", fenceSource + transferSource, "d1e2f06744b6de5693d3fc33a5d298b04bc94e32"}
 	Raise       = Script{"raise", raiseSource, "ad31a20ad2006a09ebf4f03316f2b659d7241d96"}
 	Guard       = Script{"guard", guardSource, "2dbb339289d1c763f1a69aeb0256c5741f082701"}
 )

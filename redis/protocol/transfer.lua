@@ -2,15 +2,15 @@
 -- milliseconds. With the counter of its fences as KEYS[2] the grant is fenced. With
 -- ARGV[4] a live lease of the token ARGV[2] is a grant too.
 -- Returns what the script that acquires returns; 0 also if nobody has the key.
-local holder = redis.call('get', KEYS[1])
+local holder = call('get', KEYS[1])
 if not holder or holder ~= ARGV[1] and not (ARGV[4] and holder == ARGV[2]) then
-  local left = redis.call('pttl', KEYS[1])
+  local left = call('pttl', KEYS[1])
   return left < 0 and 0 or -math.max(left, 1)
 end
 if not KEYS[2] then
-  redis.call('set', KEYS[1], ARGV[2], 'px', ARGV[3])
+  call('set', KEYS[1], ARGV[2], 'px', ARGV[3])
   return 1
 end
 local fence = draw(KEYS[2], ARGV[3])
-redis.call('set', KEYS[1], ARGV[2], 'px', ARGV[3])
+call('set', KEYS[1], ARGV[2], 'px', ARGV[3])
 return fence

@@ -1,0 +1,241 @@
+package integration_test
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/locco-go/locco/contract/integration"
+	locco "github.com/locco-go/locco/core"
+	"github.com/locco-go/locco/redis/protocol"
+)
+
+// onlyWoken makes a wake-up the only reason for which a wait can end in time.
+var onlyWoken = []locco.CallOption{locco.RetryForever(), locco.RetryDelay(time.Minute)}
+
+// spec 8.6: on a Cluster a release wakes those who wait at another client, whichever
+// node has the key, and goes on to do so when the slot has moved, when connections were
+// killed and when a node was away; and it says nothing to the other nodes.
+func TestRedisClusterWakeUps(t *testing.T) {
+	t.Parallel()
+	for _, r := range []integration.Redis{integration.Redis7, integration.Redis8, integration.Valkey8} {
+		t.Run(string(r), func(t *testing.T) {
+			t.Parallel()
+			c := integration.StartCluster(t, r)
+			s := settings{addrs: c.Addrs(), cluster: true}
+			for _, d := range drivers() {
+				// One after the other: they do harm to the same Cluster.
+				t.Run(d.name, func(t *testing.T) { clusterWakeUps(t, c, d, s) })
+			}
+		})
+	}
+}
+
+func clusterWakeUps(t *testing.T, c *integration.Cluster, d driver, s settings) {
+	t.Helper()
+	holder, waiter := newLocker(t, d.open(t, s)), newLocker(t, d.open(t, s))
+	keys := keyOfEachNode(t, c, d.name)
+
+	for i, key := range keys {
+		before := shardMessages(t, c)
+		woken(t, holder, waiter, key, func() {})
+		for other, n := range shardMessages(t, c) {
+			// A node says so to the replicas of its own shard, of which there are none here.
+			if n != before[other] {
+				t.Errorf("a release of a key of node %d: node %d has %d more messages of the kind publishshard", i, other, n-before[other])
+			}
+		}
+	}
+
+	t.Run("Together", func(t *testing.T) {
+		var locks []*locco.Lock
+		for _, key := range keys {
+			locks = append(locks, acquire(t, holder, key))
+		}
+		granted := make(chan string, len(keys))
+		for _, key := range keys {
+			go func() {
+				if lock, err := waiter.Acquire(t.Context(), key, time.Minute, onlyWoken...); err != nil {
+					t.Errorf("Acquire(%s) = %v", key, err)
+				} else {
+					_ = lock.Release(t.Context())
+				}
+				granted <- key
+			}()
+		}
+		for _, n := range c.Nodes {
+			awaitSubscriptions(t, n, 1)
+		}
+		for _, lock := range locks {
+			if err := lock.Release(t.Context()); err != nil {
+				t.Errorf("Release(%s) = %v", lock.Key(), err)
+			}
+		}
+		for range keys {
+			<-granted
+		}
+	})
+
+	t.Run("KilledConnections", func(t *testing.T) {
+		for i, key := range keys {
+			woken(t, holder, waiter, key, func() {
+				c.Nodes[i].KillClients(t)
+				awaitSubscriptions(t, c.Nodes[i], 1)
+			})
+		}
+	})
+
+	t.Run("MovedSlot", func(t *testing.T) {
+		from := c.Owner(t, keys[0])
+		to := (from + 1) % len(c.Nodes)
+		woken(t, holder, waiter, keys[0], func() {
+			c.MoveSlot(t, keys[0], to)
+			awaitChannel(t, c.Nodes[to], protocol.Channel(keys[0]))
+		})
+		c.MoveSlot(t, keys[0], from) // for the next driver
+	})
+
+	t.Run("NodeAway", func(t *testing.T) {
+		woken(t, holder, waiter, keys[1], func() {
+			c.Nodes[1].Pause(t)
+			time.Sleep(500 * time.Millisecond)
+			c.Nodes[1].Unpause(t)
+			c.Nodes[1].KillClients(t)
+			awaitChannel(t, c.Nodes[1], protocol.Channel(keys[1]))
+		})
+	})
+
+	t.Run("Closed", func(t *testing.T) {
+		for _, n := range c.Nodes {
+			awaitSubscriptions(t, n, 0)
+		}
+	})
+
+	t.Run("KeyWithoutHashTag", func(t *testing.T) {
+		woken(t, holder, waiter, "a}b"+d.name, func() {})
+	})
+}
+
+// woken has holder take key and waiter wait for it, does harm, and lets holder release
+// the key. The wait must end by that.
+func woken(t *testing.T, holder, waiter *locco.Locker, key string, harm func()) {
+	t.Helper()
+	lock := acquire(t, holder, key)
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	type result struct {
+		lock *locco.Lock
+		err  error
+	}
+	done := make(chan result, 1)
+	waiting := make(chan struct{})
+	go func() {
+		close(waiting)
+		next, err := waiter.Acquire(ctx, key, time.Minute, onlyWoken...)
+		done <- result{next, err}
+	}()
+	<-waiting
+	time.Sleep(100 * time.Millisecond) // for the watch to be there; one that is not costs the test nothing but its point
+	harm()
+	if err := lock.Release(t.Context()); err != nil { // on a connection that was killed
+		if err := lock.Release(t.Context()); err != nil {
+			t.Fatalf("Release(%s) = %v, the second time too", key, err)
+		}
+	}
+	r := <-done
+	if r.err != nil {
+		t.Fatalf("spec 8.6: a waiter for %s was not woken by its release: %v", key, r.err)
+	}
+	if err := r.lock.Release(t.Context()); err != nil {
+		t.Errorf("Release(%s) = %v", key, err)
+	}
+}
+
+func acquire(t *testing.T, l *locco.Locker, key string) *locco.Lock {
+	t.Helper()
+	lock, err := l.Acquire(t.Context(), key, time.Minute)
+	if err != nil {
+		t.Fatalf("Acquire(%s) = %v", key, err)
+	}
+	return lock
+}
+
+// keyOfEachNode returns a key for each node of the cluster.
+func keyOfEachNode(t *testing.T, c *integration.Cluster, prefix string) []string {
+	t.Helper()
+	keys := make([]string, len(c.Nodes))
+	for i, found := 0, 0; found < len(keys); i++ {
+		key := fmt.Sprintf("%s:%d", prefix, i)
+		if owner := c.Owner(t, key); keys[owner] == "" {
+			keys[owner] = key
+			found++
+		}
+	}
+	return keys
+}
+
+// shardMessages returns for each node how many messages about published channels it
+// has sent to and had from others.
+func shardMessages(t *testing.T, c *integration.Cluster) []int {
+	t.Helper()
+	list := make([]int, len(c.Nodes))
+	for i, n := range c.Nodes {
+		text, err := do(t, n.Client(t), "CLUSTER", "INFO").ToString()
+		if err != nil {
+			t.Fatalf("CLUSTER INFO: %v", err)
+		}
+		for line := range strings.Lines(text) {
+			name, value, _ := strings.Cut(strings.TrimSpace(line), ":")
+			if strings.Contains(name, "publish") {
+				k, err := strconv.Atoi(value)
+				if err != nil {
+					t.Fatalf("CLUSTER INFO has %q: %v", line, err)
+				}
+				list[i] += k
+			}
+		}
+	}
+	return list
+}
+
+// awaitSubscriptions waits until so many connections of n are subscribed to channels of
+// its shard.
+func awaitSubscriptions(t *testing.T, n *integration.Node, want int) {
+	t.Helper()
+	client := n.Client(t)
+	awaitCondition(t, fmt.Sprintf("%d subscribed connections at %s", want, n.Name), func() bool {
+		text, err := do(t, client, "CLIENT", "LIST").ToString()
+		return err == nil && strings.Count(text, " ssub=")-strings.Count(text, " ssub=0 ") == want
+	})
+}
+
+// awaitChannel waits until somebody is subscribed to a channel at n.
+func awaitChannel(t *testing.T, n *integration.Node, channel string) {
+	t.Helper()
+	client := n.Client(t)
+	awaitCondition(t, "a subscription of "+channel+" at "+n.Name, func() bool {
+		list, err := do(t, client, "PUBSUB", "SHARDCHANNELS").AsStrSlice()
+		if err != nil {
+			return false
+		}
+		for _, c := range list {
+			if c == channel {
+				return true
+			}
+		}
+		return false
+	})
+}
+
+// awaitCondition waits until a condition holds.
+func awaitCondition(t *testing.T, what string, holds func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(20 * time.Second); !holds(); time.Sleep(20 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("waited in vain for %s", what)
+		}
+	}
+}
