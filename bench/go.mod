@@ -32,6 +32,10 @@ require (
 	github.com/go-logr/stdr v1.2.2 // indirect
 	github.com/go-ole/go-ole v1.3.0 // indirect
 	github.com/google/uuid v1.6.0 // indirect
+	github.com/jackc/pgpassfile v1.0.0 // indirect
+	github.com/jackc/pgservicefile v0.0.0-20240606120523-5a60cdf6a761 // indirect
+	github.com/jackc/pgx/v5 v5.12.0 // indirect
+	github.com/jackc/puddle/v2 v2.2.3 // indirect
 	github.com/klauspost/compress v1.18.7 // indirect
 	github.com/locco-go/locco/redis/protocol v0.1.0 // indirect
 	github.com/lufia/plan9stats v0.0.0-20260330125221-c963978e514e // indirect
@@ -62,6 +66,8 @@ require (
 	go.opentelemetry.io/otel/trace v1.44.0 // indirect
 	go.yaml.in/yaml/v3 v3.0.5 // indirect
 	golang.org/x/crypto v0.58.0 // indirect
+	golang.org/x/sync v0.24.0 // indirect
+	golang.org/x/text v0.43.0 // indirect
 )
 
 replace (
@@ -69,6 +75,7 @@ replace (
 	github.com/locco-go/locco/contract/integration => ../contract/integration
 	github.com/locco-go/locco/core => ../core
 	github.com/locco-go/locco/memory => ../memory
+	github.com/locco-go/locco/postgres => ../postgres
 	github.com/locco-go/locco/redis => ../redis
 	github.com/locco-go/locco/redis/protocol => ../redis/protocol
 )
