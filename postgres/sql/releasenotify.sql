@@ -5,13 +5,11 @@
 --
 -- The advisory lock is kept until the commit, so that one who comes to wait
 -- meanwhile looks after it.
-WITH freed AS (
-    DELETE FROM {table}
-    WHERE key = $1 AND token = $2
-      AND (SELECT set_config('lock_timeout', $3, true)) IS NOT NULL
-    RETURNING expires_at > clock_timestamp() AS live
-)
-SELECT CASE WHEN live AND NOT pg_try_advisory_xact_lock($4)
-            THEN pg_notify('locco_' || to_hex($4), '')::text = ''
-            ELSE live END
-FROM freed
+DELETE FROM {table}
+WHERE key = $1 AND token = $2
+  AND (SELECT set_config('lock_timeout', $3, true)) IS NOT NULL
+RETURNING CASE
+    WHEN expires_at <= clock_timestamp() THEN false
+    WHEN pg_try_advisory_xact_lock($4) THEN true
+    ELSE pg_notify('locco_' || to_hex($4), '')::text = ''
+END
