@@ -126,9 +126,9 @@ bench: $(BIN)/benchstat ## benchmarks that need no server (BENCH=regexp COUNT=6)
 	go test -run='^$$' -bench='$(BENCH)' -count=$(COUNT) $(OFFLINE:%=./%/...) | tee bench.txt
 	$< bench.txt
 
-.PHONY: bench-redis
-bench-redis: ## locco against the raw driver on Redis (ARGS="-case=latency -rounds=40"; ARGS=-help)
-	@environment=$$(scripts/backends); eval "$$environment"; go run ./bench -backend=redis $(ARGS)
+.PHONY: bench-redis bench-postgres
+bench-redis bench-postgres: bench-%: ## locco against the raw driver on a store (ARGS="-case=latency -rounds=40"; ARGS=-help)
+	@environment=$$(LOCCO_BACKENDS=$* scripts/backends); eval "$$environment"; go run ./bench -backend=$* $(ARGS)
 
 .PHONY: fuzz
 fuzz: ## every fuzz target for a while (FUZZTIME=10s)

@@ -5,8 +5,10 @@ module github.com/locco-go/locco/bench
 go 1.26.0
 
 require (
+	github.com/jackc/pgx/v5 v5.12.0
 	github.com/locco-go/locco/contract/integration v0.1.0
 	github.com/locco-go/locco/core v0.1.0
+	github.com/locco-go/locco/postgres v0.1.0
 	github.com/locco-go/locco/redis v0.1.0
 	github.com/redis/rueidis v1.0.79
 	golang.org/x/sys v0.49.0
@@ -34,7 +36,6 @@ require (
 	github.com/google/uuid v1.6.0 // indirect
 	github.com/jackc/pgpassfile v1.0.0 // indirect
 	github.com/jackc/pgservicefile v0.0.0-20240606120523-5a60cdf6a761 // indirect
-	github.com/jackc/pgx/v5 v5.12.0 // indirect
 	github.com/jackc/puddle/v2 v2.2.3 // indirect
 	github.com/klauspost/compress v1.18.7 // indirect
 	github.com/locco-go/locco/redis/protocol v0.1.0 // indirect

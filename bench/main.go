@@ -41,6 +41,8 @@ var backends = []backend{
 	redisBackend("redis", integration.Redis8),
 	redisBackend("redis7", integration.Redis7),
 	redisBackend("valkey", integration.Valkey8),
+	postgresBackend("postgres", integration.Postgres17),
+	postgresBackend("postgres18", integration.Postgres18),
 }
 
 func backendNamed(name string) (backend, error) {

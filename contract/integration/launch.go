@@ -28,19 +28,50 @@ func Reaping() (code int, reaping bool) {
 // reached where Docker runs on the same Linux. End is to be called once, and ends
 // all servers that the program has launched.
 func Launch(ctx context.Context, r Redis) (addr string, end func() error, err error) {
+	const port = 6379
+	return launched(ctx, func() (string, error) {
+		addr, err := launch(ctx, spec{image: image(r.kind()), cmd: r.command(port)}, port)
+		if err != nil {
+			return "", err
+		}
+		n := (&Node{
+			server: server{Addr: addr, Name: string(r) + " at " + addr},
+			option: rueidis.ClientOption{InitAddress: []string{addr}},
+		}).withPing()
+		return addr, n.wait(ctx)
+	})
+}
+
+// LaunchPostgres is [Launch] for Postgres: with pg_stat_statements, and as durable as it
+// is by default. It returns the URL of its superuser.
+func LaunchPostgres(ctx context.Context, p Postgres) (url string, end func() error, err error) {
+	const port = 5432
+	return launched(ctx, func() (string, error) {
+		cmd := []string{"postgres", "-c", "max_connections=300", "-c", "shared_preload_libraries=pg_stat_statements"}
+		addr, err := launch(ctx, spec{image: image(p.kind()), cmd: cmd, env: trust}, port)
+		if err != nil {
+			return "", err
+		}
+		url := "postgres://postgres@" + addr + "/postgres"
+		return url, newPostgresNode(server{Addr: addr, Name: string(p) + " at " + addr}, url).wait(ctx)
+	})
+}
+
+// launched ends what was begun if start fails.
+func launched(ctx context.Context, start func() (string, error)) (at string, end func() error, err error) {
 	if err := run.begin(ctx); err != nil {
 		return "", nil, err
 	}
 	end = func() error { return run.end(true) }
-	if addr, err = launch(ctx, r); err != nil {
+	if at, err = start(); err != nil {
 		return "", nil, errors.Join(err, end())
 	}
-	return addr, end, nil
+	return at, end, nil
 }
 
-func launch(ctx context.Context, r Redis) (addr string, err error) {
-	const port = 6379
-	id, err := run.start(ctx, spec{image: image(r.kind()), cmd: r.command(port)})
+// launch starts a container, and returns its own address with port.
+func launch(ctx context.Context, sp spec, port int) (addr string, err error) {
+	id, err := run.start(ctx, sp)
 	if err != nil {
 		return "", err
 	}
@@ -50,15 +81,8 @@ func launch(ctx context.Context, r Redis) (addr string, err error) {
 	}
 	for _, n := range info.Container.NetworkSettings.Networks {
 		if n.IPAddress.IsValid() {
-			addr = net.JoinHostPort(n.IPAddress.String(), strconv.Itoa(port))
+			return net.JoinHostPort(n.IPAddress.String(), strconv.Itoa(port)), nil
 		}
 	}
-	if addr == "" {
-		return "", fmt.Errorf("the container of %s has no address of its own", r)
-	}
-	n := (&Node{
-		server: server{Addr: addr, Name: string(r) + " at " + addr},
-		option: rueidis.ClientOption{InitAddress: []string{addr}},
-	}).withPing()
-	return addr, n.wait(ctx)
+	return "", fmt.Errorf("the container of %s has no address of its own", sp.image)
 }
