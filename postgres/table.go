@@ -17,9 +17,12 @@ const (
 	marksSuffix  = "_marks"
 )
 
+// maxName is the length of a name in bytes.
+const maxName = 63
+
 // maxTable is the length of a table's name in bytes that leaves room for the longest
 // suffix: Postgres cuts what is longer than 63 off, and says so in a notice only.
-const maxTable = 63 - len(fenceSuffix)
+const maxTable = maxName - len(fenceSuffix)
 
 // table is the name of a table, with its schema if that was given.
 type table pgx.Identifier
@@ -51,23 +54,34 @@ func (t table) validate(field string) error {
 		return bad("must be a table, or a schema and a table")
 	}
 	for i, part := range t {
-		limit := 63
+		limit := maxName
 		if i == len(t)-1 {
 			limit = maxTable
 		}
-		switch {
-		case part == "":
-			return bad("must not be empty")
-		case len(part) > limit:
-			return bad(fmt.Sprintf("must have at most %d bytes for a table and 63 for a schema", maxTable))
-		case !utf8.ValidString(part) || strings.ContainsRune(part, 0):
-			return bad("must be valid UTF-8 without NUL")
+		if rule := invalidName(part, limit); rule != "" {
+			return bad(rule)
 		}
+	}
+	if len(t) == 2 && strings.HasPrefix(t[0], "pg_") {
+		return bad("must not be in a schema of the server: what is in pg_temp, only one session sees")
 	}
 	return nil
 }
 
+// invalidName says what is wrong with a name; "" if nothing is.
+func invalidName(name string, limit int) string {
+	switch {
+	case name == "":
+		return "must not be empty"
+	case len(name) > limit:
+		return fmt.Sprintf("must have at most %d bytes", limit)
+	case !utf8.ValidString(name) || strings.ContainsRune(name, 0):
+		return "must be valid UTF-8 without NUL"
+	}
+	return ""
+}
+
 // literal returns text as a literal of SQL, whatever standard_conforming_strings says.
 func literal(text string) string {
-	return " E'" + strings.NewReplacer(`\`, `\\`, `'`, `\'`).Replace(text) + "'"
+	return " E'" + strings.NewReplacer(`\`, `\\`, `'`, `''`).Replace(text) + "'"
 }
