@@ -124,7 +124,9 @@ func createMarks(t table) string {
 )`
 }
 
-func grant(rights, object, role string) string { return "GRANT " + rights + " ON " + object + " TO " + role }
+func grant(rights, object, role string) string {
+	return "GRANT " + rights + " ON " + object + " TO " + role
+}
 
 func quote(name string) string { return pgx.Identifier{name}.Sanitize() }
 

@@ -3,6 +3,7 @@ package postgres
 import (
 	"context"
 	"errors"
+	"strings"
 
 	locco "github.com/locco-go/locco/core"
 )
@@ -55,24 +56,36 @@ func (b *Backend) ready(ctx context.Context, fenced bool) error {
 var errNotSeen = errors.New("locco: what was created for the locks is not there a moment later")
 
 // missing returns the statement that creates what is missing, "" if nothing is.
-func (b *Backend) missing(s *schema, fenced bool) (create string, err error) {
+func (b *Backend) missing(l *layout, fenced bool) (create string, err error) {
 	t := b.config.table
-	if problem := s.tableProblem(); problem != "" {
-		if s.hasTable || b.config.keepSchema {
+	want := lockShape(t)
+	if problem := unusable(l.Table.compare(&want, len(t) > 1, "")); problem != "" {
+		if l.Table != nil || b.config.keepSchema {
 			return "", schemaError("postgres table", t.quoted(), problem)
 		}
-		return createTable(t), nil
+		return want.create, nil
 	}
 	if !fenced {
 		return "", nil
 	}
-	if problem := s.sequenceProblem(); problem != "" {
-		if s.hasSequence || b.config.keepSchema {
+	if problem := unusable(l.Sequence.compareSequence(t, "")); problem != "" {
+		if l.Sequence != nil || b.config.keepSchema {
 			return "", schemaError("postgres sequence", t.fence(), problem)
 		}
 		return createSequence(t), nil
 	}
 	return "", nil
+}
+
+// unusable returns what makes it impossible to go on, "" if nothing does.
+func unusable(found []finding) string {
+	var problems []string
+	for _, f := range found {
+		if f.fatal {
+			problems = append(problems, f.problem)
+		}
+	}
+	return strings.Join(problems, "; ")
 }
 
 func schemaError(field, name, problem string) error {

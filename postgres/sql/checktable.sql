@@ -1,5 +1,5 @@
 -- Reads what else there is about the table $1: what hangs on it and may change, refuse
--- or hide a row. $2 is the role. One row: an object in JSON.
+-- or hide a row. $2 is the role, $3 the column that is the key. One row: an object in JSON.
 SELECT json_build_object(
     'collation', ( -- of the column that is the key: key, or name of the marks
         SELECT json_build_object(
@@ -27,7 +27,7 @@ SELECT json_build_object(
     ),
     'constraints', (
         SELECT coalesce(json_agg(json_build_object(
-            'name', k.conname, 'kind', k.contype::text, 'table', k.conrelid::regclass::text
+            'name', k.conname, 'kind', k.contype::text, 'table', k.conrelid::regclass::text, 'here', k.conrelid = t.oid
         ) ORDER BY k.conname), '[]')
         FROM pg_constraint AS k
         WHERE k.conrelid = t.oid AND k.contype IN ('c', 'f', 'x') OR k.confrelid = t.oid
