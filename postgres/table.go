@@ -62,7 +62,10 @@ func (t table) validate(field string) error {
 			return bad(rule)
 		}
 	}
-	if len(t) == 2 && strings.HasPrefix(t[0], "pg_") {
+	if strings.HasPrefix(t[0], "pg_") {
+		if len(t) == 1 {
+			return bad("must be with its schema if it begins with pg_: the server's own tables are found first")
+		}
 		return bad("must not be in a schema of the server: what is in pg_temp, only one session sees")
 	}
 	return nil

@@ -1,0 +1,22 @@
+-- locco schema for PostgreSQL, version 0 to 1
+-- loccoddl postgres -table=locco_locks
+
+-- +goose Up
+-- +goose StatementBegin
+CREATE TABLE IF NOT EXISTS "locco_locks" (
+    key text COLLATE "C" NOT NULL PRIMARY KEY,
+    token text NOT NULL,
+    expires_at timestamptz NOT NULL
+);
+-- +goose StatementEnd
+-- +goose StatementBegin
+CREATE SEQUENCE IF NOT EXISTS "locco_locks_fence" MINVALUE 1 MAXVALUE 9007199254740991 CACHE 1 NO CYCLE;
+-- +goose StatementEnd
+
+-- +goose Down
+-- +goose StatementBegin
+DROP SEQUENCE IF EXISTS "locco_locks_fence";
+-- +goose StatementEnd
+-- +goose StatementBegin
+DROP TABLE IF EXISTS "locco_locks";
+-- +goose StatementEnd

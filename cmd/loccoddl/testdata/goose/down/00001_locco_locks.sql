@@ -1,0 +1,49 @@
+-- locco schema for PostgreSQL, version 1 to 0
+-- loccoddl postgres -table=locco_locks '-schema=my schema' -role=app-user '-sweep=*/10 * * * *' -marks
+
+-- +goose Up
+-- +goose StatementBegin
+SELECT cron.unschedule(jobid) FROM cron.job WHERE jobname = E'my schema.locco_locks_sweep' AND database = current_database();
+-- +goose StatementEnd
+-- +goose StatementBegin
+DROP TABLE IF EXISTS "my schema"."locco_locks_marks";
+-- +goose StatementEnd
+-- +goose StatementBegin
+DROP SEQUENCE IF EXISTS "my schema"."locco_locks_fence";
+-- +goose StatementEnd
+-- +goose StatementBegin
+DROP TABLE IF EXISTS "my schema"."locco_locks";
+-- +goose StatementEnd
+
+-- +goose Down
+-- +goose StatementBegin
+CREATE TABLE IF NOT EXISTS "my schema"."locco_locks" (
+    key text COLLATE "C" NOT NULL PRIMARY KEY,
+    token text NOT NULL,
+    expires_at timestamptz NOT NULL
+);
+-- +goose StatementEnd
+-- +goose StatementBegin
+CREATE SEQUENCE IF NOT EXISTS "my schema"."locco_locks_fence" MINVALUE 1 MAXVALUE 9007199254740991 CACHE 1 NO CYCLE;
+-- +goose StatementEnd
+-- +goose StatementBegin
+CREATE TABLE IF NOT EXISTS "my schema"."locco_locks_marks" (
+    name text COLLATE "C" NOT NULL PRIMARY KEY,
+    fence bigint NOT NULL
+);
+-- +goose StatementEnd
+-- +goose StatementBegin
+GRANT USAGE ON SCHEMA "my schema" TO "app-user";
+-- +goose StatementEnd
+-- +goose StatementBegin
+GRANT SELECT, INSERT, UPDATE, DELETE ON TABLE "my schema"."locco_locks" TO "app-user";
+-- +goose StatementEnd
+-- +goose StatementBegin
+GRANT USAGE ON SEQUENCE "my schema"."locco_locks_fence" TO "app-user";
+-- +goose StatementEnd
+-- +goose StatementBegin
+GRANT SELECT, INSERT, UPDATE ON TABLE "my schema"."locco_locks_marks" TO "app-user";
+-- +goose StatementEnd
+-- +goose StatementBegin
+SELECT cron.schedule(E'my schema.locco_locks_sweep', E'*/10 * * * *', E'WITH ended AS ( SELECT key FROM "my schema"."locco_locks" WHERE expires_at <= clock_timestamp() LIMIT 10000 FOR UPDATE SKIP LOCKED ), deleted AS ( DELETE FROM "my schema"."locco_locks" AS l USING ended WHERE l.key = ended.key AND l.expires_at <= clock_timestamp() RETURNING 1 ) SELECT count(*) FROM deleted');
+-- +goose StatementEnd
