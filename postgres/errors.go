@@ -81,7 +81,7 @@ func (b *Backend) explain(err error) error {
 // needs says which rights a role must have.
 func needs(t table) string {
 	return "the role needs SELECT, INSERT, UPDATE and DELETE on the table, USAGE on the sequence " + t.fence() +
-		" and USAGE on their schema: loccoddl postgres -role=NAME prints the statements"
+		" and USAGE on the schema: loccoddl postgres -role=NAME prints the statements"
 }
 
 // Retryable implements [locco.Retryer]: what a failover, a restart, a broken connection,
