@@ -194,12 +194,16 @@ func TestPostgresCheckFindsDrift(t *testing.T) {
 		{name: "MarksGrant", breaks: `REVOKE UPDATE ON locco_locks_marks FROM {role}`, object: `table "locco_locks_marks"`, want: "needs UPDATE", fixed: true},
 		{name: "MarksDelete", breaks: `GRANT DELETE ON locco_locks_marks TO {role}`, object: `table "locco_locks_marks"`, want: "DELETE", warns: true, fixed: true},
 
-		{name: "PathOfTheRole", breaks: `CREATE SCHEMA z; CREATE TABLE z.locco_locks (); GRANT USAGE ON SCHEMA z TO {role}; ALTER ROLE {role} IN DATABASE {db} SET search_path = "z", public`,
-			want: `of the schema "z"`},
+		{
+			name: "PathOfTheRole", breaks: `CREATE SCHEMA z; CREATE TABLE z.locco_locks (); GRANT USAGE ON SCHEMA z TO {role}; ALTER ROLE {role} IN DATABASE {db} SET search_path = "z", public`,
+			want: `of the schema "z"`,
+		},
 		{name: "PathWithout", breaks: `CREATE SCHEMA z; ALTER ROLE {role} SET search_path = z`, want: "must be on the search path", more: true},
 		{name: "Shadowed", breaks: `CREATE SCHEMA {role}; GRANT USAGE ON SCHEMA {role} TO {role}; CREATE TABLE {role}.locco_locks ()`, want: "must be the same for all"},
-		{name: "Shadows", breaks: `CREATE SCHEMA z; GRANT USAGE ON SCHEMA z TO {role}; CREATE TABLE z.locco_locks (); ALTER DATABASE {db} SET search_path = public, z`,
-			want: `hides that of the schema "z"`, warns: true},
+		{
+			name: "Shadows", breaks: `CREATE SCHEMA z; GRANT USAGE ON SCHEMA z TO {role}; CREATE TABLE z.locco_locks (); ALTER DATABASE {db} SET search_path = public, z`,
+			want: `hides that of the schema "z"`, warns: true,
+		},
 
 		{name: "SynchronousCommit", breaks: `ALTER ROLE {role} SET synchronous_commit = off`, object: "setting synchronous_commit", want: "must not be off", warns: true},
 		{name: "NoPgCron", breaks: `SELECT`, object: "extension pg_cron", want: "must be there", schema: func(s *postgres.Schema) { s.Sweep = "*/5 * * * *" }},
@@ -213,7 +217,7 @@ func TestPostgresCheckFindsDrift(t *testing.T) {
 		}
 		t.Cleanup(func() { _ = conn.Close(context.Background()) })
 		for _, tc := range cases {
-			t.Run(tc.name, func(t *testing.T) { tc.test(t, conn) }) //nolint:tparallel // they share a connection
+			t.Run(tc.name, func(t *testing.T) { tc.test(t, conn) })
 		}
 	})
 }
@@ -552,7 +556,7 @@ func TestPostgresGrantMissing(t *testing.T) {
 			{"USAGE ON SEQUENCE app.locks_fence", "USAGE on the sequence"},
 			{"USAGE ON SCHEMA app", "USAGE on the schema"},
 		} {
-			t.Run(strings.ReplaceAll(tc.revoke, " ", "_"), func(t *testing.T) { //nolint:tparallel // one after the other, on one table
+			t.Run(strings.ReplaceAll(tc.revoke, " ", "_"), func(t *testing.T) {
 				execute(t, admin, ddl(t, s)...)
 				working := open()
 				cycle(t, working)
