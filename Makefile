@@ -53,7 +53,7 @@ test-integration: COUNT ?= 1
 test-integration: PARALLEL ?= 6
 test-integration: ## the tests on real servers, which it brings up (RUN=regexp COUNT=1)
 	@environment=$$(scripts/backends); eval "$$environment"; set -x; \
-	go test -race -shuffle=on -parallel=$(PARALLEL) -timeout=20m -count=$(COUNT) -run='$(RUN)' $(REAL:%=./%/...)
+	go test -race -shuffle=on -p=1 -parallel=$(PARALLEL) -timeout=20m -count=$(COUNT) -run='$(RUN)' $(REAL:%=./%/...)
 
 .PHONY: test-short
 test-short: ## the tests, quick and without the race detector

@@ -64,6 +64,7 @@ type plan struct {
 	subjects *regexp.Regexp
 	rounds   int
 	duration time.Duration
+	locks    int
 	profile  string
 }
 
@@ -82,6 +83,7 @@ func parse(args []string, stderr io.Writer) (p plan, err error) {
 	flags.StringVar(&p.url, "url", "", "a server that runs already, such as redis://10.0.0.7:6379; the default is to start one in a container")
 	flags.IntVar(&p.rounds, "rounds", 20, "how many turns each subject of a case gets")
 	flags.DurationVar(&p.duration, "duration", 6*time.Second, "the time of all turns of one subject in a case")
+	flags.IntVar(&p.locks, "locks", 10_000, "how many locks the case renewal keeps")
 	flags.StringVar(&p.profile, "cpuprofile", "", "a file for the CPU profile of this process")
 	name := flags.String("backend", "redis", "what to measure on")
 	list := flags.String("case", strings.Join(caseNames(), ","), "what to measure, separated by commas")
@@ -98,6 +100,9 @@ func parse(args []string, stderr io.Writer) (p plan, err error) {
 		}
 		if p.duration < time.Duration(p.rounds)*time.Millisecond {
 			return fmt.Errorf("-duration=%v; want at least a millisecond for each of %d rounds", p.duration, p.rounds)
+		}
+		if p.locks < 1 {
+			return fmt.Errorf("-locks=%d; want at least 1", p.locks)
 		}
 		for name := range strings.SplitSeq(*list, ",") {
 			if !slices.Contains(caseNames(), name) {
@@ -180,6 +185,7 @@ func (p *plan) measure(ctx context.Context, stdout, stderr io.Writer) (err error
 		only:     p.subjects,
 		rounds:   p.rounds,
 		duration: p.duration,
+		locks:    p.locks,
 		prefix:   "bench:" + rand.Text() + ":",
 		say:      say,
 		clock:    monotonic,

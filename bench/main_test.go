@@ -60,7 +60,7 @@ func TestRedis(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute)
 	defer cancel()
 	var stdout, stderr strings.Builder
-	args := []string{"-url=redis://" + server.Addr, "-rounds=2", "-duration=100ms"}
+	args := []string{"-url=redis://" + server.Addr, "-rounds=2", "-duration=100ms", "-locks=200"}
 	if code := run(ctx, args, &stdout, &stderr); code != 0 {
 		t.Fatalf("run(%q) = %d; it says:\n%s", args, code, stderr.String())
 	}

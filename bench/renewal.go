@@ -7,18 +7,16 @@ import (
 	"time"
 )
 
-// The locks of the case renewal. A lease is renewed after a third of it.
-const (
-	keptLocks = 10_000
-	keptLease = 6 * time.Second
-)
+// keptLease is the lease of the locks of the case renewal, which are renewed after a
+// third of it.
+const keptLease = 6 * time.Second
 
 // renewalCase measures what many locks cost that are only kept.
 func (r *runner) renewalCase(ctx context.Context) (*table, error) {
 	t := &table{
 		title: "Renewal",
 		note: fmt.Sprintf("%d locks with a lease of %v are kept by auto-extension. CPU is in percent of one core.",
-			keptLocks, keptLease),
+			r.locks, keptLease),
 		head: []string{
 			"subject", "goroutines more", "heap a lock", "renewals/s", "commands a renewal", "server CPU", "client CPU",
 		},
@@ -32,7 +30,7 @@ func (r *runner) renewalCase(ctx context.Context) (*table, error) {
 }
 
 func (r *runner) renew(ctx context.Context, s *subject, t *table) (err error) {
-	names := r.keys("kept", keptLocks)
+	names := r.keys("kept", r.locks)
 	before, goroutines := heap(), runtime.NumGoroutine()
 	k, err := s.keeper()
 	if err != nil {
@@ -56,7 +54,7 @@ func (r *runner) renew(ctx context.Context, s *subject, t *table) (err error) {
 	}); err != nil {
 		return err
 	}
-	r.say("%s: %d locks are held", s.name, keptLocks)
+	r.say("%s: %d locks are held", s.name, r.locks)
 	if err := pause(ctx, keptLease/3); err != nil { // the first renewals are over
 		return err
 	}
@@ -74,7 +72,7 @@ func (r *runner) renew(ctx context.Context, s *subject, t *table) (err error) {
 	took := time.Since(begin)
 	busy, renewed = processTime()-busy, k.renewed()-renewed
 	more := runtime.NumGoroutine() - goroutines
-	bytes := float64(heap()-before) / keptLocks
+	bytes := float64(heap()-before) / float64(r.locks)
 	t.add(s.name, fmt.Sprint(more), number(bytes, "%.0f B"),
 		number(float64(renewed)/took.Seconds(), "%.0f"),
 		number(per(used.sum(s.commands).calls, float64(renewed)), "%.3f"),

@@ -18,6 +18,7 @@ type runner struct {
 	only     *regexp.Regexp // the subjects to measure, besides the bases
 	rounds   int
 	duration time.Duration // for each subject of each case, all rounds together
+	locks    int           // of the case renewal
 	prefix   string        // of all keys, new for each run
 	turns    int           // that had a key of their own
 	say      func(format string, args ...any)

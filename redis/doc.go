@@ -37,9 +37,11 @@
 //
 // Waiters are woken by a message of the release. A message that is lost costs at
 // most the retry delay. All watches of a Backend share one connection, opened at
-// the first wait; see [Backend.Watch]. On a Cluster there are no messages, because
-// PUBLISH would go to every node: waiters look once in every retry delay and when
-// the lease ends.
+// the first wait; see [Backend.Watch]. On a Cluster the message goes through a sharded
+// channel (SPUBLISH, Redis 7.0 and Valkey) to those who listen to the key's shard and
+// to nobody else, and a Backend has a connection to each node at which it waits;
+// before Redis 7.0 waiters there look once in every retry delay and when the lease
+// ends.
 //
 // Sets of keys are taken in one step by one script, on a Cluster if all keys share
 // a slot (a common hash tag: "{order:42}:a" and "{order:42}:b"); otherwise one by
@@ -54,7 +56,8 @@
 // grant, or after its lease if that is longer. A key with a "}" but without a hash
 // tag cannot have its counter in its slot: on a Cluster client a fenced acquire of
 // it is a [*locco.ValidationError]. Messages go through the channel
-// "{key}:locco-free" or "key:locco-free".
+// "{key}:locco-free", "key:locco-free" if the key has a hash tag, or that of the key's
+// own name if it has a "}" but no hash tag.
 //
 // # Errors
 //
