@@ -52,8 +52,9 @@ func TestRedisRightsAreEnoughOnCluster(t *testing.T) {
 	c := integration.StartCluster(t, integration.Redis8)
 	for _, d := range drivers() {
 		t.Run(d.name, func(t *testing.T) {
+			t.Parallel()
 			s := settings{addrs: c.Addrs(), cluster: true}
-			everything(t, d, user(t, s, c.Nodes, "app", []string{"~*", "&*", "-@all", "+cluster", "+asking", "+readonly"}, connecting, rights, shardWakes))
+			everything(t, d, user(t, s, c.Nodes, d.name, []string{"~*", "&*", "-@all", "+cluster", "+asking", "+readonly"}, connecting, rights, shardWakes))
 		})
 	}
 }
@@ -62,22 +63,24 @@ func TestRedisRightsAreEnoughOnCluster(t *testing.T) {
 func everything(t *testing.T, d driver, s settings) {
 	t.Helper()
 	for _, opts := range [][]locco.Option{nil, {locco.WithFencing()}} {
+		tag := "{" + s.user + "}:"
+		key := tag + "k"
 		l, other := newLocker(t, d.open(t, s), opts...), newLocker(t, d.open(t, s), opts...)
-		lock := take(t, l, "{u}:k", time.Minute)
+		lock := take(t, l, key, time.Minute)
 		wantHeld(t, lock)
 		if err := lock.Extend(t.Context(), time.Minute); err != nil {
 			t.Errorf("Extend = %v", err)
 		}
-		local := await(t, l, "{u}:k", time.Minute)
+		local := await(t, l, key, time.Minute)
 		time.Sleep(100 * time.Millisecond) // else nothing is handed over, which is tested too
 		release(t, lock)
 		lock = got(t, local)
 		far := make(chan taken, 1)
-		awaitWoken(t, other, "{u}:k", far)
+		awaitWoken(t, other, key, far)
 		time.Sleep(200 * time.Millisecond) // for the watch to be there
 		release(t, lock)
 		release(t, got(t, far))
-		set, err := l.AcquireMany(t.Context(), []string{"{u}:a", "{u}:b"}, time.Minute)
+		set, err := l.AcquireMany(t.Context(), []string{tag + "a", tag + "b"}, time.Minute)
 		if err != nil {
 			t.Fatalf("AcquireMany = %v", err)
 		}

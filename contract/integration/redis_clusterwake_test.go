@@ -3,6 +3,7 @@ package integration_test
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -212,11 +213,6 @@ func awaitChannel(t *testing.T, n *integration.Node, channel string) {
 		if err != nil {
 			return false
 		}
-		for _, c := range list {
-			if c == channel {
-				return true
-			}
-		}
-		return false
+		return slices.Contains(list, channel)
 	})
 }

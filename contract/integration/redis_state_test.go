@@ -31,7 +31,7 @@ func TestRedisCounterOfFences(t *testing.T) {
 			defer cancel()
 			return b.Acquire(ctx, locco.Lease{Key: key, Token: "t", TTL: ttl, Fenced: true})
 		}
-		clear := func() { do(t, admin, "DEL", key, counter) }
+		wipe := func() { do(t, admin, "DEL", key, counter) }
 		left := func() time.Duration {
 			ms, err := do(t, admin, "PTTL", counter).AsInt64()
 			if err != nil {
@@ -41,7 +41,7 @@ func TestRedisCounterOfFences(t *testing.T) {
 		}
 		const day = 24 * time.Hour
 		for _, ttl := range []time.Duration{time.Second, 2 * day} {
-			clear()
+			wipe()
 			if _, err := acquire(ttl); err != nil {
 				t.Fatalf("Acquire = %v", err)
 			}
@@ -50,7 +50,7 @@ func TestRedisCounterOfFences(t *testing.T) {
 			}
 		}
 		const limit = protocol.MaxFence
-		clear()
+		wipe()
 		set(t, admin, counter, strconv.FormatInt(limit-1, 10))
 		if g, err := acquire(time.Minute); err != nil || g.Fence != limit {
 			t.Errorf("Acquire below the limit = %+v, %v; want fence %d", g, err, int64(limit))
@@ -63,7 +63,7 @@ func TestRedisCounterOfFences(t *testing.T) {
 			"no number":  {"SET", counter, "soon"},
 			"wrong type": {"LPUSH", counter, "x"},
 		} {
-			clear()
+			wipe()
 			if err := do(t, admin, bad...).Error(); err != nil {
 				t.Fatalf("%v: %v", bad, err)
 			}
