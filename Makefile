@@ -23,7 +23,7 @@ RUN ?=
 VERSION ?=
 
 # Rules of docs/spec.md that wait for the modules of Redis, Postgres and MongoDB.
-PENDING := 6.5
+PENDING :=
 
 # $(call each,command) runs a command in every module, or in those of a second
 # argument, and fails if it failed in one.

@@ -61,7 +61,7 @@ func (e *engine) judge(a *answer, l *Lock, call *callContext) {
 	switch {
 	case a.err != nil && errors.Is(a.err, ErrInvalid):
 		a.verdict = lookInvalid
-	case a.err != nil && call.expired():
+	case a.err != nil && call.unanswered(a.err):
 		a.verdict = lookLate
 	case a.err != nil:
 		a.verdict = lookFailed

@@ -2,6 +2,7 @@ package locco
 
 import (
 	"context"
+	"errors"
 	"sync/atomic"
 	"time"
 )
@@ -52,6 +53,14 @@ func (c *callContext) finish() {
 func (c *callContext) late(key string, err error) error {
 	elapsed := c.timeout + time.Since(c.deadline)
 	return &LateError{Key: key, Attempts: 1, Elapsed: elapsed, Err: err}
+}
+
+// unanswered tells whether err, of a call that failed, says that no answer came in
+// time: the deadline has passed, or the driver gave up by a timeout of its own. That of
+// another call will do, where calls share a connection. The caller's context does not
+// reach a call, so it cannot be that one's end (spec 2.6, 7.2).
+func (c *callContext) unanswered(err error) bool {
+	return c.expired() || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled)
 }
 
 // expired tells whether the deadline has passed.

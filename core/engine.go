@@ -187,10 +187,10 @@ func (e *engine) await(ctx context.Context, key string, f func() error) error {
 // callLimit is the time that a call for a lease of ttl may take.
 func (e *engine) callLimit(ttl time.Duration) time.Duration { return min(e.callTimeout, ttl) }
 
-// callError names a timeout of ours as ours: the driver saw only a context that
-// ended (spec 2.6, 7.2).
+// callError names a timeout within a call as ours: it must not look like the end of the
+// caller's context (spec 2.6, 7.2).
 func callError(call *callContext, key string, err error) error {
-	if err == nil || !call.expired() {
+	if err == nil || !call.unanswered(err) {
 		return err
 	}
 	return call.late(key, err)

@@ -68,7 +68,7 @@ func (e *LateError) Error() string {
 	if e.Err == nil {
 		return fmt.Sprintf("locco: the answer for %q came after its lease could have ended (elapsed %v)", e.Key, e.Elapsed)
 	}
-	return fmt.Sprintf("locco: no answer for %q within the call timeout (elapsed %v): %s", e.Key, e.Elapsed, inner(e.Err))
+	return fmt.Sprintf("locco: no answer for %q in time (elapsed %v): %s", e.Key, e.Elapsed, inner(e.Err))
 }
 
 // Is reports whether target is [ErrLate].

@@ -140,7 +140,7 @@ func TestErrorsText(t *testing.T) {
 		},
 		{
 			"LateWithDriver", &locco.LateError{Key: "k", Attempts: 1, Elapsed: 3 * s, Err: errBroken},
-			`locco: no answer for "k" within the call timeout (elapsed 3s): driver: broken`,
+			`locco: no answer for "k" in time (elapsed 3s): driver: broken`,
 		},
 		{"Lost", &locco.LostError{Key: "k", Reason: locco.ReasonMaxHold}, `locco: lock "k" lost (max-hold)`},
 		{

@@ -19,14 +19,22 @@ type room struct {
 	held       bool // the last answer was that somebody has the key
 	late       bool // the last look had no usable answer
 	lastErr    error
-	lookBy     time.Time // look by then without being woken: the holder's lease ends; zero: not known
-	paced      time.Time // when the last look of a timetable was asked for
-	streak     int       // releases in a row whose key went to this locker again
+	lookBy     time.Time     // look by then without being woken: the holder's lease ends; zero: not known
+	prompted   bool          // a wake-up came, or a lease ended, and no look since had an answer
+	urge       time.Duration // how long after a look without an answer it is then repeated
+	paced      time.Time     // when the last look of a timetable was asked for
+	streak     int           // releases in a row whose key went to this locker again
 
 	shared bool // referred to from outside the map
 	left   bool // not in the map any more
 	watch  watch
 }
+
+// The repetitions of a look that was to answer a wake-up.
+const (
+	firstUrge = 50 * time.Millisecond
+	maxUrge   = time.Second
+)
 
 // watch is the room's subscription to the backend's wake-ups.
 type watch struct {
@@ -136,7 +144,7 @@ func (r *room) last() answer {
 func (r *room) took(l *Lock) {
 	r.owner = l
 	r.lookWanted, r.timedLook, r.held, r.late, r.lastErr = false, false, true, false, nil
-	r.lookBy = time.Time{}
+	r.lookBy, r.prompted, r.urge = time.Time{}, false, 0
 	r.refuseDue()
 }
 
@@ -200,8 +208,15 @@ func (r *room) settle(e *engine, w *waiter, a answer) leftover {
 		}
 		r.held, r.late, r.lastErr = a.verdict == lookHeld, a.verdict == lookLate, a.err
 		r.lookBy = time.Time{}
-		if a.grant.Left > 0 {
+		switch {
+		case a.grant.Left > 0:
 			r.lookBy = time.Now().Add(a.grant.Left)
+		case !r.held && r.prompted: // the next point of a timetable may be far
+			r.urge = min(max(2*r.urge, firstUrge), maxUrge)
+			r.lookBy = time.Now().Add(r.urge)
+		}
+		if r.held {
+			r.prompted, r.urge = false, 0
 		}
 		if r.watch.failed {
 			r.watch = watch{}

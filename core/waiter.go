@@ -140,7 +140,7 @@ func (w *waiter) wait() error {
 		case <-alarm:
 		case <-wake:
 			w.shard.mu.Lock()
-			w.room.lookWanted, w.room.timedLook = true, false
+			w.room.lookWanted, w.room.timedLook, w.room.prompted = true, false, true
 			w.shard.mu.Unlock()
 			w.e.emit(Event{Kind: EventWakeUp, Key: w.lock.key, TTL: w.lock.askTTL, Outcome: OutcomeReceived})
 		}
@@ -201,7 +201,7 @@ func (w *waiter) decide(now time.Time) (do step, until time.Time, wake <-chan st
 	if head && r.owner == nil && r.looker == nil {
 		ended := !r.lookBy.IsZero() && !now.Before(r.lookBy)
 		if r.lookWanted || ended {
-			r.timedLook = r.timedLook && !ended
+			r.timedLook, r.prompted = r.timedLook && !ended, r.prompted || ended
 			r.lookWanted, r.looker = false, w.lock
 			return stepLook, until, nil
 		}

@@ -240,6 +240,38 @@ func TestWakeUpLost(t *testing.T) {
 	})
 }
 
+// spec 3.4: a look that a wake-up or the end of a lease asked for, and that had no
+// answer, is repeated long before the retry delay: after 50 ms, and twice that each
+// time. It costs no retry.
+func TestWakeUpWhoseLookFails(t *testing.T) {
+	t.Parallel()
+	for name, wake := range map[string]func(w *wire){
+		"Release":  func(w *wire) { w.released("k") },
+		"LeaseEnd": func(*wire) {},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				w := newWire(t)
+				w.dial(w.waking())
+				w.store.take("k", time.Second)
+				p := w.goAcquire(t.Context(), "k", time.Minute, locco.Retries(1), locco.RetryDelay(time.Hour))
+				w.sleepTo(500 * ms)
+				p.waits()
+				w.Inject(loccotest.Fault{
+					Op: loccotest.Acquire, Times: 3, Effect: loccotest.FailRequest(loccotest.Transient(errors.New("failing over"))),
+				})
+				start := time.Second
+				if wake(w); name == "Release" {
+					start = 500 * ms
+				}
+				p.lock(start + 350*ms)
+				w.wantSent(loccotest.Acquire, 0, 0, start, start+50*ms, start+150*ms, start+350*ms)
+			})
+		})
+	}
+}
+
 // spec 7.1: the end of a lease, which wakes nobody, is no missed wake-up.
 func TestLeaseEndIsNoMissedWakeUp(t *testing.T) {
 	t.Parallel()

@@ -2,6 +2,7 @@ package redis
 
 import (
 	"context"
+	"fmt"
 	"reflect"
 	"sync/atomic"
 	"time"
@@ -35,6 +36,7 @@ type Backend struct {
 
 	muted      atomic.Bool // a release was not allowed to publish
 	speechless atomic.Bool // a server does not know the command
+	durable    atomic.Bool // the server is known to take WAITAOF
 }
 
 // New returns a Backend on client: of one server, of Sentinels or of a Cluster. The
@@ -77,15 +79,24 @@ func (b *Backend) Validate() error {
 		return &locco.ValidationError{Field: "backend", Rule: "must come from redis.New, not be nil"}
 	case b.client == nil:
 		return &locco.ValidationError{Field: "redis client", Rule: "must not be nil"}
-	case !b.config.replication:
+	case b.config.ack == ackNone:
 		return nil
-	case b.config.replicas < 1:
-		return &locco.ValidationError{Field: "redis.WithReplication", Value: b.config.replicas, Rule: "must ask for at least 1 replica"}
+	}
+	least := 1
+	if b.config.ack == ackAOF {
+		least = 0
+	}
+	field := b.config.ack.option()
+	switch {
+	case b.config.acks > 1:
+		return &locco.ValidationError{Field: field, Rule: "must be given once, and without redis.WithReplication or redis.WithDurability beside it"}
+	case b.config.replicas < least:
+		return &locco.ValidationError{Field: field, Value: b.config.replicas, Rule: fmt.Sprintf("must ask for at least %d replicas", least)}
 	case b.config.timeout <= 0:
-		return &locco.ValidationError{Field: "redis.WithReplication", Value: b.config.timeout, Rule: "must have a timeout above 0"}
+		return &locco.ValidationError{Field: field, Value: b.config.timeout, Rule: "must have a timeout above 0"}
 	case b.cluster:
 		return &locco.ValidationError{
-			Field: "redis.WithReplication", Value: b.client.Mode(),
+			Field: field, Value: b.client.Mode(),
 			Rule: "must not be used on a Cluster client, where WAIT may run on another connection than its write",
 		}
 	}
@@ -106,9 +117,9 @@ func (k *keysOf) slice() []string { return k.list[:k.n] }
 
 // check finds before any I/O what this server cannot do for l, and names its keys.
 func (b *Backend) check(l *locco.Lease) (keys keysOf, err error) {
-	if b.config.replication && l.TTL <= b.config.timeout {
+	if b.config.ack != ackNone && l.TTL <= b.config.timeout {
 		return keys, &locco.ValidationError{
-			Field: "ttl", Value: l.TTL, Rule: "must be longer than the timeout of redis.WithReplication, " + b.config.timeout.String(),
+			Field: "ttl", Value: l.TTL, Rule: "must be longer than the timeout of " + b.config.ack.option() + ", " + b.config.timeout.String(),
 		}
 	}
 	keys.list[0], keys.n = l.Key, 1
@@ -129,6 +140,9 @@ func (b *Backend) check(l *locco.Lease) (keys keysOf, err error) {
 // is left of the lease that refuses it costs a second command, sent only then.
 func (b *Backend) Acquire(ctx context.Context, l locco.Lease) (locco.Grant, error) {
 	keys, err := b.check(&l)
+	if err == nil {
+		err = b.probe(ctx)
+	}
 	if err != nil {
 		return locco.Grant{}, err
 	}
@@ -230,6 +244,9 @@ func (b *Backend) Holds(ctx context.Context, key, token string) (bool, error) {
 // token is a grant too.
 func (b *Backend) Transfer(ctx context.Context, from string, to locco.Lease) (locco.Grant, error) {
 	keys, err := b.check(&to)
+	if err == nil {
+		err = b.probe(ctx)
+	}
 	if err != nil {
 		return locco.Grant{}, err
 	}

@@ -180,6 +180,7 @@ func TestMissingRight(t *testing.T) {
 	for _, text := range []string{
 		"NOPERM this user has no permissions to run the 'evalsha' command",
 		"ERR The user executing the script can't run this command or subcommand script: 1, on @user_script:1.",
+		"ERR ACL failure in script: User u has no permissions to run the 'time' command script: 1, on @user_script:1.",
 	} {
 		s := newStub(t, func([]string) string { return "-" + text + "\r\n" })
 		_, err := redis.New(s.client(rueidis.ClientOption{})).Release(callContext(t), "k", "t")

@@ -2,10 +2,12 @@ package redis
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"github.com/redis/rueidis"
 
+	locco "github.com/locco-go/locco/core"
 	"github.com/locco-go/locco/redis/protocol"
 )
 
@@ -40,35 +42,68 @@ func (b *Backend) write(ctx context.Context, s *protocol.Script, keys, args []st
 // do runs a command that writes. The error is a [*ReplicationError] or that of WAIT,
 // and counts only if the command did what it was to do.
 func (b *Backend) do(ctx context.Context, cmd rueidis.Completed) (rueidis.RedisResult, error) {
-	if !b.config.replication {
+	if b.config.ack == ackNone {
 		return b.client.Do(ctx, cmd), nil
 	}
 	rs := b.doMulti(ctx, cmd)
 	return rs[0], b.acknowledged(rs[1])
 }
 
-// doMulti runs commands that write in one exchange, with WAIT behind them if that was
-// asked for. As WAIT blocks, the driver gives all of them one connection that
+// doMulti runs commands that write in one exchange, with WAIT or WAITAOF behind them
+// if that was asked for. As these block, the driver gives all of them one connection that
 // nobody else uses meanwhile.
 func (b *Backend) doMulti(ctx context.Context, cmds ...rueidis.Completed) []rueidis.RedisResult {
-	if b.config.replication {
-		wait := b.client.B().Wait().Numreplicas(int64(b.config.replicas)).
-			Timeout(protocol.Milliseconds(b.config.timeout)).Build()
-		cmds = append(cmds, wait)
+	switch b.config.ack {
+	case ackWait:
+		cmds = append(cmds, b.client.B().Wait().Numreplicas(int64(b.config.replicas)).
+			Timeout(protocol.Milliseconds(b.config.timeout)).Build())
+	case ackAOF:
+		cmds = append(cmds, b.client.B().Waitaof().Numlocal(1).Numreplicas(int64(b.config.replicas)).
+			Timeout(protocol.Milliseconds(b.config.timeout)).Build())
 	}
 	return b.client.DoMulti(ctx, cmds...)
 }
 
-// acknowledged reads the answer of WAIT.
+// acknowledged reads the answer of WAIT or WAITAOF.
 func (b *Backend) acknowledged(r rueidis.RedisResult) error {
-	n, err := r.AsInt64()
-	if err != nil {
-		return explain(err)
+	local, replicas := int64(1), int64(0)
+	var err error
+	if b.config.ack == ackAOF {
+		var both []int64
+		if both, err = r.AsIntSlice(); err == nil && len(both) != 2 {
+			err = fmt.Errorf("locco: WAITAOF answered %d", both)
+		}
+		if err == nil {
+			local, replicas = both[0], both[1]
+		}
+	} else {
+		replicas, err = r.AsInt64()
 	}
-	if int(n) < b.config.replicas {
-		return &ReplicationError{Wanted: b.config.replicas, Acknowledged: int(n)}
+	switch {
+	case err != nil:
+		return explain(err)
+	case local < 1 || int(replicas) < b.config.replicas:
+		return &ReplicationError{Wanted: b.config.replicas, Acknowledged: int(replicas), Unsynced: local < 1}
 	}
 	return nil
+}
+
+// probe finds out at the first use, before anything is stored, whether the server can do
+// what [WithDurability] asks for.
+func (b *Backend) probe(ctx context.Context) error {
+	if b.config.ack != ackAOF || b.durable.Load() {
+		return nil
+	}
+	err := b.client.Do(ctx, b.client.B().Waitaof().Numlocal(1).Numreplicas(0).Timeout(1).Build()).Error()
+	if _, refused := redisError(err); refused {
+		return &locco.ValidationError{
+			Field: "redis.WithDurability", Rule: "must be used with Redis 7.2 or Valkey, with appendonly yes", Err: err,
+		}
+	}
+	if err == nil {
+		b.durable.Store(true)
+	}
+	return err
 }
 
 // resent is after how long a refusal is looked at twice. The driver sends a write

@@ -13,10 +13,10 @@
 //
 // Replication is asynchronous. A failover to a replica that has not seen a grant
 // loses it, and a second holder may get the key while the first one believes in
-// its lease; [WithReplication] narrows that window. Fencing tokens tell the two
-// apart: a token is at least the primary's time in microseconds, so the tokens of a
-// key go on growing when the counter is lost, and when the clock steps back, but
-// not if both happen at once.
+// its lease; [WithReplication] and [WithDurability] narrow that window. Fencing
+// tokens tell the two apart: a token is at least the primary's time in
+// microseconds, so the tokens of a key go on growing when the counter is lost, and
+// when the clock steps back, but not if both happen at once.
 //
 // What a holder and a waiter see:
 //
@@ -66,7 +66,11 @@
 // says what the user needs:
 //
 //	+evalsha +eval +set +get +exists +del +pexpire +pttl +time
-//	+publish +subscribe +unsubscribe and the channels, unless WithoutWakeUps is given
+//	+publish +subscribe +unsubscribe and the channels, unless WithoutWakeUps is given;
+//	on a Cluster +spublish +ssubscribe +sunsubscribe in their place
+//
+// besides +wait for WithReplication, +waitaof for WithDurability, and what the driver
+// needs to connect (+hello +client +ping, on a Cluster +cluster).
 //
 // A user who may not publish can still release; the next wait reports it as a
 // notice, and waiters then look once in every retry delay. [*ReplicationError]

@@ -15,15 +15,23 @@ import (
 	locco "github.com/locco-go/locco/core"
 )
 
-// ReplicationError says that fewer replicas than [WithReplication] asks for have
-// acknowledged a write in time. The write itself was done.
+// ReplicationError says that a write was not confirmed in time as [WithReplication] or
+// [WithDurability] asks for. The write itself was done.
 type ReplicationError struct {
-	Wanted       int
+	Wanted       int // replicas
 	Acknowledged int
+
+	// Unsynced says that the primary itself has not written it to its append-only
+	// file, with WithDurability.
+	Unsynced bool
 }
 
 func (e *ReplicationError) Error() string {
-	return fmt.Sprintf("locco: %d replicas have acknowledged the write; want %d", e.Acknowledged, e.Wanted)
+	text := fmt.Sprintf("locco: %d replicas have acknowledged the write; want %d", e.Acknowledged, e.Wanted)
+	if e.Unsynced {
+		text += "; and the primary has not written it to its append-only file"
+	}
+	return text
 }
 
 // errUnsure is the answer of a write that the driver may have sent twice: what was
@@ -33,8 +41,8 @@ var errUnsure = errors.New("locco: the key has our token though it was refused: 
 
 // needs says what the user of the connection must be allowed to do.
 const needs = "the user needs +evalsha +eval +set +get +exists +del +pexpire +pttl +time, to publish and " +
-	"subscribe the channels of the keys (+publish +subscribe +unsubscribe) unless WithoutWakeUps is given, and the keys " +
-	"with those of their fences"
+	"subscribe the channels of the keys (+publish +subscribe +unsubscribe, on a Cluster +spublish +ssubscribe +sunsubscribe) " +
+	"unless WithoutWakeUps is given, and the keys with those of their fences"
 
 // explain adds to an error about missing rights what is needed. The scripts meet it
 // before they have written anything, so it is a validation error (spec 1.9).
@@ -44,7 +52,9 @@ func explain(err error) error {
 		return err
 	}
 	text := e.Error()
-	if strings.HasPrefix(text, "NOPERM") || strings.Contains(text, "The user executing the script can't") {
+	if strings.HasPrefix(text, "NOPERM") ||
+		strings.Contains(text, "The user executing the script can't") || // in a script, Redis 7.0
+		strings.Contains(text, "ACL failure in script") { // later ones
 		return &locco.ValidationError{Field: "redis user", Value: "ACL", Rule: needs, Err: err}
 	}
 	return err

@@ -43,6 +43,9 @@ func (b *Backend) AcquireMany(ctx context.Context, ls []locco.Lease) (grants []l
 			keys = append(keys, protocol.FenceKey(ls[i].Key))
 		}
 	}
+	if err := b.probe(ctx); err != nil {
+		return nil, -1, err
+	}
 	r, waited := b.write(ctx, &protocol.AcquireMany, keys, args)
 	answer, err := r.AsIntSlice()
 	if err != nil {
@@ -134,7 +137,7 @@ func (b *Backend) extendBatches(ctx context.Context, todo []batch, verdicts []lo
 		}
 		rs := b.doMulti(ctx, cmds...)
 		var waited error
-		if b.config.replication {
+		if b.config.ack != ackNone {
 			waited = b.acknowledged(rs[len(todo)])
 		}
 		var unknown, bad []batch

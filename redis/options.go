@@ -9,10 +9,33 @@ type Option interface {
 
 // config is what New collects.
 type config struct {
-	silent      bool
-	replication bool
-	replicas    int
-	timeout     time.Duration
+	silent   bool
+	ack      ack
+	acks     int // how many options set ack
+	replicas int
+	timeout  time.Duration
+}
+
+// ack is what is waited for after a write.
+type ack uint8
+
+const (
+	ackNone ack = iota
+	ackWait     // WAIT
+	ackAOF      // WAITAOF
+)
+
+// option returns the name of the option that asks for it.
+func (a ack) option() string {
+	if a == ackAOF {
+		return "redis.WithDurability"
+	}
+	return "redis.WithReplication"
+}
+
+func (c *config) acknowledge(a ack, replicas int, timeout time.Duration) {
+	c.ack, c.replicas, c.timeout = a, replicas, timeout
+	c.acks++
 }
 
 type option func(c *config)
@@ -40,5 +63,20 @@ func WithoutWakeUps() Option {
 // from the client's pool while it runs. On a Cluster client it is a validation
 // error: after a redirection WAIT would not run where the write did.
 func WithReplication(replicas int, timeout time.Duration) Option {
-	return option(func(c *config) { c.replication, c.replicas, c.timeout = true, replicas, timeout })
+	return option(func(c *config) { c.acknowledge(ackWait, replicas, timeout) })
+}
+
+// WithDurability makes every acquire, extension and hand-over wait until it has been
+// written to disk, in the append-only file of the primary and of so many replicas, which
+// may be 0 (WAITAOF), at most for timeout. It is for a server that may restart and is to
+// know its locks then. If it was not confirmed in time the answer is a
+// [*ReplicationError], with the consequences that [WithReplication] names, and what is
+// said there about the timeout, connections and Clusters holds here too. The default is
+// not to wait. Of the two options one can be given.
+//
+// It needs Redis 7.2 or Valkey, with appendonly yes; else the first use is a validation
+// error. With appendfsync always it costs a write to disk, with everysec up to a second,
+// with no it is not confirmed.
+func WithDurability(replicas int, timeout time.Duration) Option {
+	return option(func(c *config) { c.acknowledge(ackAOF, replicas, timeout) })
 }

@@ -309,7 +309,7 @@ func (c *clusterSubscriber) subscribeAt(ctx context.Context, addr string, channe
 // watch waits for the end of a connection.
 func (c *clusterSubscriber) watch(addr string, n *node) {
 	select {
-	case <-n.broken:
+	case <-n.broken: //nolint:errcheck // why does not matter: it is set up again
 		c.drop(addr, n)
 	case <-n.closed:
 	}

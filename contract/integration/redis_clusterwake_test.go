@@ -3,6 +3,7 @@ package integration_test
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -53,7 +54,7 @@ func clusterWakeUps(t *testing.T, c *integration.Cluster, d driver, s settings) 
 	t.Run("Together", func(t *testing.T) {
 		var locks []*locco.Lock
 		for _, key := range keys {
-			locks = append(locks, acquire(t, holder, key))
+			locks = append(locks, take(t, holder, key, time.Minute))
 		}
 		granted := make(chan string, len(keys))
 		for _, key := range keys {
@@ -123,7 +124,7 @@ func clusterWakeUps(t *testing.T, c *integration.Cluster, d driver, s settings) 
 // the key. The wait must end by that.
 func woken(t *testing.T, holder, waiter *locco.Locker, key string, harm func()) {
 	t.Helper()
-	lock := acquire(t, holder, key)
+	lock := take(t, holder, key, time.Minute)
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
 	type result struct {
@@ -152,15 +153,6 @@ func woken(t *testing.T, holder, waiter *locco.Locker, key string, harm func()) 
 	if err := r.lock.Release(t.Context()); err != nil {
 		t.Errorf("Release(%s) = %v", key, err)
 	}
-}
-
-func acquire(t *testing.T, l *locco.Locker, key string) *locco.Lock {
-	t.Helper()
-	lock, err := l.Acquire(t.Context(), key, time.Minute)
-	if err != nil {
-		t.Fatalf("Acquire(%s) = %v", key, err)
-	}
-	return lock
 }
 
 // keyOfEachNode returns a key for each node of the cluster.
@@ -206,7 +198,7 @@ func shardMessages(t *testing.T, c *integration.Cluster) []int {
 func awaitSubscriptions(t *testing.T, n *integration.Node, want int) {
 	t.Helper()
 	client := n.Client(t)
-	awaitCondition(t, fmt.Sprintf("%d subscribed connections at %s", want, n.Name), func() bool {
+	soon(t, fmt.Sprintf("%d subscribed connections at %s", want, n.Name), func() bool {
 		text, err := do(t, client, "CLIENT", "LIST").ToString()
 		return err == nil && strings.Count(text, " ssub=")-strings.Count(text, " ssub=0 ") == want
 	})
@@ -216,26 +208,11 @@ func awaitSubscriptions(t *testing.T, n *integration.Node, want int) {
 func awaitChannel(t *testing.T, n *integration.Node, channel string) {
 	t.Helper()
 	client := n.Client(t)
-	awaitCondition(t, "a subscription of "+channel+" at "+n.Name, func() bool {
+	soon(t, "a subscription of "+channel+" at "+n.Name, func() bool {
 		list, err := do(t, client, "PUBSUB", "SHARDCHANNELS").AsStrSlice()
 		if err != nil {
 			return false
 		}
-		for _, c := range list {
-			if c == channel {
-				return true
-			}
-		}
-		return false
+		return slices.Contains(list, channel)
 	})
-}
-
-// awaitCondition waits until a condition holds.
-func awaitCondition(t *testing.T, what string, holds func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(20 * time.Second); !holds(); time.Sleep(20 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("waited in vain for %s", what)
-		}
-	}
 }

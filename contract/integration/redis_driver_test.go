@@ -34,6 +34,7 @@ type settings struct {
 	silent   bool // no wake-ups
 	replicas int  // that have to acknowledge
 	timeout  time.Duration
+	durable  bool // on disk, there and here
 }
 
 func at(n *integration.Node) settings { return settings{addrs: []string{n.Addr}} }
@@ -81,7 +82,10 @@ func openRueidis(t testing.TB, s settings) locco.Backend {
 	if s.silent {
 		opts = append(opts, redis.WithoutWakeUps())
 	}
-	if s.replicas > 0 {
+	switch {
+	case s.durable:
+		opts = append(opts, redis.WithDurability(s.replicas, s.timeout))
+	case s.replicas > 0:
 		opts = append(opts, redis.WithReplication(s.replicas, s.timeout))
 	}
 	return redis.New(client, opts...)
