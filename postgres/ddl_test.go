@@ -19,7 +19,8 @@ func TestDDL(t *testing.T) {
 		create, drop []string // how the statements begin
 	}{
 		{
-			"Default", postgres.Schema{},
+			"Default",
+			postgres.Schema{},
 			[]string{`CREATE TABLE IF NOT EXISTS "locco_locks" (`, `CREATE SEQUENCE IF NOT EXISTS "locco_locks_fence" `},
 			[]string{`DROP SEQUENCE IF EXISTS "locco_locks_fence"`, `DROP TABLE IF EXISTS "locco_locks"`},
 		},

@@ -93,8 +93,7 @@ func (*Backend) Retryable(err error) bool {
 	if errors.Is(err, errUnconfirmed) || errors.Is(err, errRaced) || errors.Is(err, errLocked) {
 		return true
 	}
-	var e *pgconn.PgError
-	if errors.As(err, &e) {
+	if e, ok := errors.AsType[*pgconn.PgError](err); ok {
 		switch e.Code {
 		case lockNotAvailable, readOnlyTransaction, adminShutdown, crashShutdown, cannotConnectNow, idleSessionTimeout,
 			queryCanceled, tooManyConnections:

@@ -20,14 +20,11 @@ func Example() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	defer pool.Close()
 
 	locker, err := locco.New(postgres.New(pool), locco.WithFencing())
 	if err != nil {
 		log.Fatal(err)
 	}
-	defer locker.Close(ctx)
-
 	err = locker.WithLock(ctx, "report:2026", 30*time.Second,
 		func(ctx context.Context, lock *locco.Lock) error {
 			return buildReport(ctx, lock.Fence()) // ctx ends if the lock is lost
@@ -47,7 +44,6 @@ func ExampleBackend_CheckTx() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	defer pool.Close()
 	backend := postgres.New(pool)
 	locker, err := locco.New(backend)
 	if err != nil {
@@ -75,7 +71,6 @@ func ExampleResource_Guard() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	defer pool.Close()
 	locker, err := locco.New(postgres.New(pool), locco.WithFencing())
 	if err != nil {
 		log.Fatal(err)

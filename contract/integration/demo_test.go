@@ -16,6 +16,11 @@ func TestDemo(t *testing.T) {
 	})
 }
 
+func TestDemoPostgres(t *testing.T) {
+	t.Parallel()
+	demo(t, "postgres", integration.SharedPostgres(t, integration.Postgres17).Database(t))
+}
+
 func demo(t *testing.T, backend, url string) {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), "go", "run", "./demo", "-backend="+backend, "-url="+url)

@@ -71,7 +71,8 @@ func SharedPostgres(t testing.TB, p Postgres) *PostgresNode {
 			return nil, err
 		}
 		n.shared = true
-		return n, n.wait(context.Background())
+		err = n.wait(context.Background())
+		return n, err
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -23,7 +23,7 @@ func eachPostgres(t *testing.T, test func(t *testing.T, p integration.Postgres))
 }
 
 // spec 9.1, 8.3: the backend passes the suite on every version that it is made for.
-func TestPostgresContract(t *testing.T) {
+func TestPostgresContract(t *testing.T) { //nolint:tparallel // see below
 	t.Parallel()
 	for _, p := range integration.Postgreses() {
 		// Not at the same time: three servers and as many suites are more than two

@@ -69,7 +69,8 @@ func SharedRedis(t testing.TB, r Redis) *Node {
 			return nil, err
 		}
 		n.shared = true
-		return n, n.wait(context.Background())
+		err = n.wait(context.Background())
+		return n, err
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -83,6 +83,7 @@ func clusterWakeUps(t *testing.T, c *integration.Cluster, d driver, s settings) 
 	t.Run("KilledConnections", func(t *testing.T) {
 		for i, key := range keys {
 			woken(t, holder, waiter, key, func() {
+				awaitChannel(t, c.Nodes[i], protocol.Channel(key))
 				c.Nodes[i].KillClients(t)
 				awaitSubscriptions(t, c.Nodes[i], 1)
 			})
@@ -93,6 +94,7 @@ func clusterWakeUps(t *testing.T, c *integration.Cluster, d driver, s settings) 
 		from := c.Owner(t, keys[0])
 		to := (from + 1) % len(c.Nodes)
 		woken(t, holder, waiter, keys[0], func() {
+			awaitChannel(t, c.Nodes[from], protocol.Channel(keys[0]))
 			c.MoveSlot(t, keys[0], to)
 			awaitChannel(t, c.Nodes[to], protocol.Channel(keys[0]))
 		})
@@ -101,6 +103,7 @@ func clusterWakeUps(t *testing.T, c *integration.Cluster, d driver, s settings) 
 
 	t.Run("NodeAway", func(t *testing.T) {
 		woken(t, holder, waiter, keys[1], func() {
+			awaitChannel(t, c.Nodes[1], protocol.Channel(keys[1]))
 			c.Nodes[1].Pause(t)
 			time.Sleep(500 * time.Millisecond)
 			c.Nodes[1].Unpause(t)

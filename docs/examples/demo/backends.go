@@ -7,10 +7,12 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/redis/rueidis"
 
 	locco "github.com/locco-go/locco/core"
 	"github.com/locco-go/locco/memory"
+	"github.com/locco-go/locco/postgres"
 	"github.com/locco-go/locco/redis"
 )
 
@@ -21,7 +23,7 @@ type opener func(ctx context.Context, url string) (backend locco.Backend, closeC
 var backends = map[string]opener{
 	"memory":   openMemory,
 	"mongo":    nil,
-	"postgres": nil,
+	"postgres": openPostgres,
 	"redis":    openRedis,
 }
 
@@ -66,4 +68,23 @@ func openRedis(_ context.Context, url string) (locco.Backend, func(), error) {
 		return nil, nil, fmt.Errorf("connect to Redis: %w", err)
 	}
 	return redis.New(client), client.Close, nil
+}
+
+func openPostgres(ctx context.Context, url string) (locco.Backend, func(), error) {
+	if url == "" {
+		return nil, nil, errors.New("the backend postgres needs -url, such as postgres://user@127.0.0.1:5432/database")
+	}
+	config, err := pgxpool.ParseConfig(url)
+	if err != nil {
+		return nil, nil, fmt.Errorf("the -url: %w", err)
+	}
+	pool, err := pgxpool.NewWithConfig(ctx, config)
+	if err != nil {
+		return nil, nil, err
+	}
+	if err := pool.Ping(ctx); err != nil {
+		pool.Close()
+		return nil, nil, fmt.Errorf("connect to Postgres: %w", err)
+	}
+	return postgres.New(pool), pool.Close, nil
 }
