@@ -195,7 +195,7 @@ func (n *Node) info(ctx context.Context, field string, command ...string) (strin
 
 // eventually tries until check has no complaint.
 func eventually(ctx context.Context, what string, check func(context.Context) error) error {
-	const limit = 30 * time.Second
+	const limit = time.Minute
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	var last error
