@@ -66,7 +66,8 @@ func TestRedisKilledConnections(t *testing.T) {
 		w := &witness{}
 		holder := newLocker(t, d.open(t, at(n)), locco.WithFencing())
 		waiter := newLocker(t, d.open(t, at(n)), locco.WithFencing())
-		lock := take(t, holder, "k", 2*time.Second, locco.AutoExtend(time.Minute))
+		// Many extensions meet a killed connection, and the lease outlasts a busy machine.
+		lock := take(t, holder, "k", 20*time.Second, locco.AutoExtend(5*time.Minute), locco.ExtendEvery(200*time.Millisecond))
 		w.granted(t, lock)
 		take(t, holder, "kk", time.Minute)
 		same, other := make(chan taken, 2), make(chan taken, 1)
