@@ -78,6 +78,8 @@ type topic struct {
 	live     bool          // subscribed on the present connection
 	lost     bool          // its subscription ended while it was made
 	idle     time.Time     // since when nobody watches
+	since    time.Time     // since when it is live
+	pause    time.Duration // before it is subscribed after its next loss
 	backoff  time.Duration // the last wait after it was refused
 	next     time.Time     // not to be tried before
 }
@@ -194,10 +196,27 @@ func (e *events) Lost(name string) {
 	e.hub.mu.Lock()
 	defer e.hub.mu.Unlock()
 	if t := e.hub.topics[name]; t != nil {
+		if t.live {
+			t.ended()
+		}
 		t.live, t.lost = false, true
 		e.hub.changed()
 	}
 }
+
+// ended says when to subscribe anew a topic whose subscription has just ended: at once,
+// and less and less often while it does not last. It is called with the mutex.
+func (t *topic) ended() {
+	now := time.Now()
+	if now.Sub(t.since) > maxBackoff {
+		t.pause = 0
+	}
+	t.next = now.Add(t.pause)
+	t.pause = longer(t.pause)
+}
+
+// longer is the wait after one of d.
+func longer(d time.Duration) time.Duration { return min(max(2*d, firstBackoff), maxBackoff) }
 
 // run keeps a connection open while it is needed.
 func (h *Hub) run() {
@@ -359,15 +378,18 @@ func (h *Hub) subscribe(conn Conn) (retry time.Duration, err error) {
 // subscribed takes in what became of a topic. It is called with the mutex.
 func (h *Hub) subscribed(t *topic, refused error) bool {
 	switch {
-	case errors.Is(refused, ErrLater), refused == nil && t.lost:
+	case errors.Is(refused, ErrLater):
 		t.backoff = firstBackoff
+		return false
+	case refused == nil && t.lost:
+		t.backoff = longer(t.backoff)
 		return false
 	case refused != nil:
 		t.fail(refused)
-		t.backoff = min(max(2*t.backoff, firstBackoff), maxBackoff)
+		t.backoff = longer(t.backoff)
 		return false
 	}
-	t.live, t.backoff = true, 0
+	t.live, t.since, t.backoff = true, time.Now(), 0
 	for _, w := range t.watchers {
 		if w.set {
 			w.notify() // after a gap: a message may have been missed
