@@ -205,3 +205,27 @@ func TestHubEndsInBackoff(t *testing.T) {
 		watch(t, h, "a")
 	})
 }
+
+// TestRefusedTopicHarmsNoOther has two topics in one call, of which one is refused.
+func TestRefusedTopicHarmsNoOther(t *testing.T) {
+	t.Parallel()
+	bubble(t, func(t *testing.T, n *network, h *pubsub.Hub) {
+		n.do(func() { n.refuse["x"], n.refuse["y"] = errRefused, pubsub.ErrLater })
+		time.AfterFunc(time.Second, func() { n.do(func() { delete(n.refuse, "y") }) })
+		later := make(chan error, 1)
+		go func() {
+			_, stop, err := h.Watch(t.Context(), "y")
+			if err == nil {
+				defer stop()
+			}
+			later <- err
+		}()
+		time.Sleep(100 * time.Millisecond)
+		if _, _, err := h.Watch(t.Context(), "x"); !errors.Is(err, errRefused) {
+			t.Errorf("Watch of what is refused = %v; want %v", err, errRefused)
+		}
+		if err := <-later; err != nil {
+			t.Errorf("Watch of what can be had later = %v; want none", err)
+		}
+	})
+}
