@@ -36,7 +36,7 @@ type Backend struct {
 
 	muted      atomic.Bool // a release was not allowed to publish
 	speechless atomic.Bool // a server does not know the command
-	durable    atomic.Bool // the server is known to take WAITAOF
+	able       atomic.Bool // the server is known to take WAIT or WAITAOF
 }
 
 // New returns a Backend on client: of one server, of Sentinels or of a Cluster. The
@@ -201,6 +201,9 @@ func (b *Backend) grant(ctx context.Context, s *protocol.Script, keys *keysOf, a
 func (b *Backend) Extend(ctx context.Context, l locco.Lease) (bool, error) {
 	l.Fenced = false
 	keys, err := b.check(&l)
+	if err == nil {
+		err = b.probe(ctx)
+	}
 	if err != nil {
 		return false, err
 	}

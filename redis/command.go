@@ -81,29 +81,37 @@ func (b *Backend) acknowledged(r rueidis.RedisResult) error {
 	}
 	switch {
 	case err != nil:
-		return explain(err)
+		// The write is done, so this is no ValidationError, whatever it says: the next
+		// probe will tell.
+		b.able.Store(false)
+		return err
 	case local < 1 || int(replicas) < b.config.replicas:
 		return &ReplicationError{Wanted: b.config.replicas, Acknowledged: int(replicas), Unsynced: local < 1}
 	}
 	return nil
 }
 
-// probe finds out at the first use, before anything is stored, whether the server can do
-// what [WithDurability] asks for.
+// probe finds out, before anything is written, whether the server and the user can do
+// what [WithReplication] or [WithDurability] asks for: a [*locco.ValidationError] says
+// that nothing was stored.
 func (b *Backend) probe(ctx context.Context) error {
-	if b.config.ack != ackAOF || b.durable.Load() {
+	if b.config.ack == ackNone || b.able.Load() {
 		return nil
 	}
-	err := b.client.Do(ctx, b.client.B().Waitaof().Numlocal(1).Numreplicas(0).Timeout(1).Build()).Error()
-	if _, refused := redisError(err); refused {
-		return &locco.ValidationError{
-			Field: "redis.WithDurability", Rule: "must be used with Redis 7.2 or Valkey, with appendonly yes", Err: err,
-		}
+	// What nobody waits for is acknowledged at once.
+	cmd := b.client.B().Wait().Numreplicas(0).Timeout(1).Build()
+	if b.config.ack == ackAOF {
+		cmd = b.client.B().Waitaof().Numlocal(1).Numreplicas(0).Timeout(1).Build()
 	}
+	err := b.client.Do(ctx, cmd).Error()
 	if err == nil {
-		b.durable.Store(true)
+		b.able.Store(true)
+		return nil
 	}
-	return err
+	if isIncapable(err) {
+		return &locco.ValidationError{Field: b.config.ack.option(), Rule: b.config.ack.needs(), Err: err}
+	}
+	return explain(err)
 }
 
 // resent is after how long a refusal is looked at twice. The driver sends a write

@@ -60,6 +60,13 @@ func explain(err error) error {
 	return err
 }
 
+// isIncapable tells whether a server answers that it has no such command, or no
+// append-only file.
+func isIncapable(err error) bool {
+	e, ok := redisError(err)
+	return ok && (strings.HasPrefix(e.Error(), "unknown command") || strings.Contains(e.Error(), "appendonly is disabled"))
+}
+
 // passing are the first words of the errors of a server that pass by themselves.
 var passing = []string{
 	"LOADING",     // it starts
@@ -87,7 +94,8 @@ func (b *Backend) Retryable(err error) bool {
 	if e, ok := redisError(err); ok {
 		word, _, _ := strings.Cut(e.Error(), " ")
 		return slices.Contains(passing, word) ||
-			strings.HasPrefix(e.Error(), "max number of clients") // the driver cuts "ERR" off
+			strings.HasPrefix(e.Error(), "max number of clients") || // the driver cuts "ERR" off
+			strings.Contains(e.Error(), "cannot be used with replica instances") // WAIT, where it has become one
 	}
 	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
 		return false

@@ -88,6 +88,12 @@ type batch struct {
 // are extended together, and all scripts are sent at once.
 func (b *Backend) ExtendMany(ctx context.Context, ls []locco.Lease) []locco.Verdict {
 	verdicts := make([]locco.Verdict, len(ls))
+	if err := b.probe(ctx); err != nil {
+		for i := range verdicts {
+			verdicts[i].Err = err
+		}
+		return verdicts
+	}
 	batches := b.batches(ls, verdicts)
 	b.extendBatches(ctx, batches, verdicts, func(bad batch, err error) {
 		// A right that is missing for one key, a slot that moved: the script did not

@@ -33,6 +33,14 @@ func (a ack) option() string {
 	return "redis.WithReplication"
 }
 
+// needs says what it takes.
+func (a ack) needs() string {
+	if a == ackAOF {
+		return "must be used with Redis 7.2 or Valkey, with appendonly yes"
+	}
+	return "must be used with a server that knows WAIT"
+}
+
 func (c *config) acknowledge(a ack, replicas int, timeout time.Duration) {
 	c.ack, c.replicas, c.timeout = a, replicas, timeout
 	c.acks++
@@ -75,8 +83,8 @@ func WithReplication(replicas int, timeout time.Duration) Option {
 // not to wait. Of the two options one can be given.
 //
 // It needs Redis 7.2 or Valkey, with appendonly yes; else the first use is a validation
-// error. With appendfsync always it costs a write to disk, with everysec up to a second,
-// with no it is not confirmed.
+// error, before anything is stored. With appendfsync always it costs a write to disk,
+// with everysec up to a second, with no it is not confirmed.
 func WithDurability(replicas int, timeout time.Duration) Option {
 	return option(func(c *config) { c.acknowledge(ackAOF, replicas, timeout) })
 }

@@ -108,3 +108,66 @@ func TestRedisDurableOptions(t *testing.T) {
 		}
 	}
 }
+
+// spec 8.2: with a replica it is its disk too that is waited for.
+func TestRedisDurableReplicated(t *testing.T) {
+	t.Parallel()
+	eachTopology(t, func(t *testing.T, r integration.Redis) {
+		s := integration.StartReplicated(t, r, "--appendonly", "yes", "--appendfsync", "always")
+		for _, d := range drivers() {
+			both, three := at(s.Primary), at(s.Primary)
+			both.durable, both.replicas, both.timeout = true, 1, 5*time.Second
+			three.durable, three.replicas, three.timeout = true, 2, plenty
+			lock := take(t, newLocker(t, d.open(t, both), locco.WithFencing(), locco.WithCallTimeout(patience)), d.name, time.Minute)
+			if err := lock.Extend(t.Context(), time.Minute); err != nil {
+				t.Errorf("Extend = %v", err)
+			}
+			if token := get(t, s.Replica.Client(t), d.name); token != lock.Token() {
+				t.Errorf("the replica has the token %q; want that of the lock", token)
+			}
+			_, err := newLocker(t, d.open(t, three)).TryAcquire(t.Context(), d.name+"b", time.Minute)
+			wantReplication(t, "TryAcquire that wants 2", err, 2, 1)
+		}
+	})
+}
+
+// spec 1.9, 2.6, 8.2: who may not wait finds out before anything is stored. Where it
+// turns out only when a key has been taken, the key is given back.
+func TestRedisAcknowledgementsRefused(t *testing.T) {
+	t.Parallel()
+	withAOF(t, func(t *testing.T, d driver, r integration.Redis) {
+		n := integration.StartRedis(t, r, "--appendonly", "yes")
+		admin := n.Client(t)
+		for command, change := range map[string]func(s *settings){
+			"-wait":    func(s *settings) { s.replicas = 1 },
+			"-waitaof": func(s *settings) { s.durable = true },
+		} {
+			s := user(t, at(n), []*integration.Node{n}, "app"+command, []string{"~*", "&*", "+@all", command})
+			s.timeout = 100 * time.Millisecond
+			change(&s)
+			_, err := newLocker(t, d.open(t, s)).TryAcquire(t.Context(), command, time.Minute)
+			if token := get(t, admin, command); !errors.Is(err, locco.ErrInvalid) || token != "" {
+				t.Errorf("TryAcquire with %s = %v, and the key has %q; want ErrInvalid and nothing stored", command, err, token)
+			}
+		}
+
+		s, j := at(n), &journal{}
+		s.durable, s.timeout = true, 5*time.Second
+		l := newLocker(t, d.open(t, s), j.option(), locco.WithCallTimeout(patience))
+		release(t, take(t, l, "k", time.Minute))
+		if err := do(t, admin, "CONFIG", "SET", "appendonly", "no").Error(); err != nil {
+			t.Fatalf("CONFIG SET: %v", err)
+		}
+		_, err := l.TryAcquire(t.Context(), "k", time.Minute)
+		if err == nil || errors.Is(err, locco.ErrInvalid) || errors.Is(err, locco.ErrHeld) {
+			t.Errorf("TryAcquire when the file is gone = %v; want the server's error", err)
+		}
+		soon(t, "the key is given back", func() bool { return get(t, admin, "k") == "" })
+		if _, err := l.TryAcquire(t.Context(), "k", time.Minute); !errors.Is(err, locco.ErrInvalid) {
+			t.Errorf("TryAcquire, again = %v; want ErrInvalid", err)
+		}
+		if token := get(t, admin, "k"); token != "" {
+			t.Errorf("the key has %q; want nothing", token)
+		}
+	})
+}
