@@ -115,8 +115,9 @@ func (b *Backend) probe(ctx context.Context) error {
 }
 
 // resent is after how long a refusal is looked at twice. The driver sends a write
-// again only when a connection with a lifetime ends (ConnLifetime) while the server
-// is silent, and it waits a second for the server before that.
+// again only when a connection whose lifetime has ended (ConnLifetime) breaks with the
+// answer outstanding. It breaks it itself when the server has been silent for a second.
+// What is not noticed: the network breaks it earlier than that.
 const resent = 900 * time.Millisecond
 
 // ownGrant tells whether a refusal that took long is that of a request which had

@@ -80,9 +80,11 @@
 //
 // The client is the caller's and is not closed. Writes are never marked as
 // retryable, so rueidis sends a write again only where the server has not run it
-// (MOVED, ASK, an unknown script). The one exception is a connection whose lifetime
-// ends (ConnLifetime) while the server is silent; a refusal that took so long that
-// this may have happened is checked against the token before it is believed.
+// (MOVED, ASK, an unknown script). The one exception is a connection whose lifetime has
+// ended (ConnLifetime) and that breaks while answers are outstanding. If that is because
+// the server was silent for a second, a refusal is checked against the token before it
+// is believed. If the network breaks it in that second, our own grant may come back as
+// held, and the key stays until its lease ends: without ConnLifetime this cannot happen.
 //
 // Reads that decide something are scripts and go to the primary, also with
 // SendToReplicas. A call with a deadline keeps rueidis out of its slower pipelining
