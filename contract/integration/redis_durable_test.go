@@ -117,7 +117,7 @@ func TestRedisDurableReplicated(t *testing.T) {
 		for _, d := range drivers() {
 			both, three := at(s.Primary), at(s.Primary)
 			both.durable, both.replicas, both.timeout = true, 1, 5*time.Second
-			three.durable, three.replicas, three.timeout = true, 2, plenty
+			three.durable, three.replicas, three.timeout = true, 2, 5*time.Second // always waited out; a replica tells of its disk once a second
 			lock := take(t, newLocker(t, d.open(t, both), locco.WithFencing(), locco.WithCallTimeout(patience)), d.name, time.Minute)
 			if err := lock.Extend(t.Context(), time.Minute); err != nil {
 				t.Errorf("Extend = %v", err)
@@ -125,7 +125,7 @@ func TestRedisDurableReplicated(t *testing.T) {
 			if token := get(t, s.Replica.Client(t), d.name); token != lock.Token() {
 				t.Errorf("the replica has the token %q; want that of the lock", token)
 			}
-			_, err := newLocker(t, d.open(t, three)).TryAcquire(t.Context(), d.name+"b", time.Minute)
+			_, err := newLocker(t, d.open(t, three), locco.WithCallTimeout(patience)).TryAcquire(t.Context(), d.name+"b", time.Minute)
 			wantReplication(t, "TryAcquire that wants 2", err, 2, 1)
 		}
 	})
