@@ -191,6 +191,21 @@ func TestMissingRight(t *testing.T) {
 	}
 }
 
+// spec 1.9: so it is where a script that goes on answers with it, for one key of many.
+func TestMissingRightInVerdict(t *testing.T) {
+	t.Parallel()
+	for _, text := range []string{
+		"ERR The user executing the script can't run this command or subcommand",
+		"ERR ACL failure in script: User u has no permissions to run the 'pexpire' command",
+	} {
+		s := newStub(t, func([]string) string { return fmt.Sprintf("*2\r\n$%d\r\n%s\r\n:1\r\n", len(text), text) })
+		v := redis.New(s.client(rueidis.ClientOption{})).ExtendMany(callContext(t), []locco.Lease{lease("a"), lease("b")})
+		if len(v) != 2 || !errors.Is(v[0].Err, locco.ErrInvalid) || !strings.Contains(v[0].Err.Error(), "+pexpire") || !v[1].OK {
+			t.Errorf("ExtendMany = %+v; want ErrInvalid that names +pexpire, true", v)
+		}
+	}
+}
+
 func TestReplication(t *testing.T) {
 	t.Parallel()
 	s := newStub(t, func(args []string) string {

@@ -47,11 +47,10 @@ const needs = "the user needs +evalsha +eval +set +get +exists +del +pexpire +pt
 // explain adds to an error about missing rights what is needed. The scripts meet it
 // before they have written anything, so it is a validation error (spec 1.9).
 func explain(err error) error {
-	e, ok := redisError(err)
+	text, ok := serverText(err)
 	if !ok {
 		return err
 	}
-	text := e.Error()
 	if strings.HasPrefix(text, "NOPERM") ||
 		strings.Contains(text, "The user executing the script can't") || // in a script, Redis 7.0
 		strings.Contains(text, "ACL failure in script") { // later ones
@@ -91,11 +90,11 @@ func (b *Backend) Retryable(err error) bool {
 	if errors.Is(err, errUnsure) {
 		return true
 	}
-	if e, ok := redisError(err); ok {
-		word, _, _ := strings.Cut(e.Error(), " ")
+	if text, ok := serverText(err); ok {
+		word, _, _ := strings.Cut(text, " ")
 		return slices.Contains(passing, word) ||
-			strings.HasPrefix(e.Error(), "max number of clients") || // the driver cuts "ERR" off
-			strings.Contains(e.Error(), "cannot be used with replica instances") // WAIT, where it has become one
+			strings.HasPrefix(text, "max number of clients") || // the driver cuts "ERR" off
+			strings.Contains(text, "cannot be used with replica instances") // WAIT, where it has become one
 	}
 	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
 		return false
@@ -125,6 +124,19 @@ func redisError(err error) (*rueidis.RedisError, bool) {
 	var e *rueidis.RedisError
 	ok := errors.As(err, &e)
 	return e, ok
+}
+
+// serverText finds what the server says in err, whether it answered a command by an
+// error or gave it as what a script has met at one key.
+func serverText(err error) (string, bool) {
+	if e, ok := redisError(err); ok {
+		return e.Error(), true
+	}
+	var e *scriptError
+	if errors.As(err, &e) {
+		return e.text, true
+	}
+	return "", false
 }
 
 func isNoScript(err error) bool {

@@ -73,7 +73,17 @@ func (r *Resource) Guard(ctx context.Context, fence int64, keys []string, comman
 	if len(command) == 0 {
 		return rueidis.RedisMessage{}, &locco.ValidationError{Field: "command", Value: command, Rule: "must not be empty"}
 	}
-	all := append([]string{protocol.MarkKey(r.name)}, keys...)
+	mark := protocol.MarkKey(r.name)
+	if r != nil && !isNil(r.client) && r.client.Mode() == rueidis.ClientModeCluster {
+		for _, key := range keys { // the driver would panic
+			if protocol.Slot(key) != protocol.Slot(mark) {
+				return rueidis.RedisMessage{}, &locco.ValidationError{
+					Field: "keys", Value: key, Rule: "must be in the slot of the resource, " + mark + ": give them a common hash tag",
+				}
+			}
+		}
+	}
+	all := append([]string{mark}, keys...)
 	args := append([]string{protocol.Fence(fence)}, command...)
 	answer, err := r.run(ctx, &protocol.Guard, all, args, fence)
 	if err != nil {

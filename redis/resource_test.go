@@ -47,9 +47,11 @@ func TestResource(t *testing.T) {
 	}
 }
 
+// spec 1.9: bad arguments are found before any I/O.
 func TestResourceArguments(t *testing.T) {
 	t.Parallel()
-	client := newStub(t, func([]string) string { return ":0\r\n" }).client(rueidis.ClientOption{})
+	s := newStub(t, func([]string) string { return ":0\r\n" })
+	client := s.client(rueidis.ClientOption{})
 	good := redis.NewResource(client, "r")
 	_, noCommand := good.Guard(t.Context(), 1, nil)
 	for name, err := range map[string]error{
@@ -62,5 +64,10 @@ func TestResourceArguments(t *testing.T) {
 		if !errors.Is(err, locco.ErrInvalid) {
 			t.Errorf("%s: error = %v; want ErrInvalid", name, err)
 		}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.commands) != 0 {
+		t.Errorf("the server was sent %q; want nothing", s.commands)
 	}
 }

@@ -68,7 +68,7 @@ func TestRedisRightsAreEnoughOnCluster(t *testing.T) {
 				"+sunsubscribe": nil,
 			} {
 				rest := slices.DeleteFunc(slices.Clone(all), func(r string) bool { return r == right })
-				wantRefused(t, admin, d.open(t, user(t, s, c.Nodes, d.name+right, []string{"~*", "&*", "-@all"}, rest)), right, refused...)
+				wantRefused(t, admin, d.open(t, user(t, s, c.Nodes, d.name+right, []string{"~*", "&*", "-@all"}, rest)), d.name, right, refused...)
 			}
 		})
 	}
@@ -275,11 +275,11 @@ func deeds() []deed {
 
 // wantRefused does everything as a user who lacks a right, and checks that exactly what
 // is named meets it: by a validation error, and with nothing stored.
-func wantRefused(t *testing.T, admin rueidis.Client, b locco.Backend, right string, refused ...string) {
+func wantRefused(t *testing.T, admin rueidis.Client, b locco.Backend, tag, right string, refused ...string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	key := "{without " + right + "}"
+	key := "{acl" + tag + "}"
 	counter := protocol.FenceKey(key)
 	for _, d := range deeds() {
 		do(t, admin, "DEL", key, counter)
@@ -340,17 +340,16 @@ func TestRedisEachRightIsNeeded(t *testing.T) {
 			n.FlushScripts(t)
 			all := slices.DeleteFunc(slices.Concat(connecting, rights, wakeUps), func(r string) bool { return r == right })
 			s := user(t, at(n), []*integration.Node{n}, "without"+right, []string{"~*", "&*", "-@all"}, all)
-			wantRefused(t, admin, d.open(t, s), right, refused...)
+			wantRefused(t, admin, d.open(t, s), "", right, refused...)
 		}
 
 		t.Run("Channels", func(t *testing.T) {
 			s := user(t, at(n), []*integration.Node{n}, "deaf", []string{"~*", "resetchannels", "-@all"}, connecting, rights, wakeUps)
-			wantRefused(t, admin, d.open(t, s), "channels", "watch", "watch again")
+			wantRefused(t, admin, d.open(t, s), "", "channels", "watch", "watch again")
 		})
 		t.Run("FenceKeys", func(t *testing.T) {
-			key := "{without keys}"
-			s := user(t, at(n), []*integration.Node{n}, "unfenced", []string{"~" + key, "&*", "-@all"}, connecting, rights, wakeUps)
-			wantRefused(t, admin, d.open(t, s), "keys", "fenced", "refused", "many", "transfer")
+			s := user(t, at(n), []*integration.Node{n}, "unfenced", []string{"~{acl}", "&*", "-@all"}, connecting, rights, wakeUps)
+			wantRefused(t, admin, d.open(t, s), "", "keys", "fenced", "refused", "many", "transfer")
 		})
 	})
 }
