@@ -53,11 +53,10 @@ func NewResource(client rueidis.Client, name string) *Resource {
 // a [*StaleError]. Call it before the first read of the data, so that no earlier
 // holder can change what was read. An equal fence passes.
 func (r *Resource) Raise(ctx context.Context, fence int64) error {
-	answer, err := r.run(ctx, &protocol.Raise, []string{protocol.MarkKey(r.name)}, []string{protocol.Fence(fence)}, fence)
-	if err != nil {
+	if err := r.check(fence); err != nil {
 		return err
 	}
-	seen, err := answer.AsInt64()
+	seen, err := r.run(ctx, &protocol.Raise, []string{protocol.MarkKey(r.name)}, []string{protocol.Fence(fence)}).AsInt64()
 	return r.stale(seen, fence, err)
 }
 
@@ -73,23 +72,16 @@ func (r *Resource) Guard(ctx context.Context, fence int64, keys []string, comman
 	if len(command) == 0 {
 		return rueidis.RedisMessage{}, &locco.ValidationError{Field: "command", Value: command, Rule: "must not be empty"}
 	}
+	if err := r.check(fence); err != nil {
+		return rueidis.RedisMessage{}, err
+	}
 	mark := protocol.MarkKey(r.name)
-	if r != nil && !isNil(r.client) && r.client.Mode() == rueidis.ClientModeCluster {
-		for _, key := range keys { // the driver would panic
-			if protocol.Slot(key) != protocol.Slot(mark) {
-				return rueidis.RedisMessage{}, &locco.ValidationError{
-					Field: "keys", Value: key, Rule: "must be in the slot of the resource, " + mark + ": give them a common hash tag",
-				}
-			}
-		}
+	if err := r.checkSlots(mark, keys); err != nil {
+		return rueidis.RedisMessage{}, err
 	}
 	all := append([]string{mark}, keys...)
 	args := append([]string{protocol.Fence(fence)}, command...)
-	answer, err := r.run(ctx, &protocol.Guard, all, args, fence)
-	if err != nil {
-		return rueidis.RedisMessage{}, err
-	}
-	list, err := answer.ToArray()
+	list, err := r.run(ctx, &protocol.Guard, all, args).ToArray()
 	if err != nil || len(list) == 0 {
 		return rueidis.RedisMessage{}, explain(err)
 	}
@@ -114,22 +106,43 @@ func (r *Resource) stale(seen, fence int64, err error) error {
 // has none would put the driver's connection into its slower mode for good.
 const resourceTimeout = 10 * time.Second
 
-func (r *Resource) run(ctx context.Context, s *protocol.Script, keys, args []string, fence int64) (rueidis.RedisResult, error) {
+// check finds before any I/O what is wrong with a claim for fence.
+func (r *Resource) check(fence int64) error {
 	switch {
 	case r == nil || isNil(r.client):
-		return rueidis.RedisResult{}, &locco.ValidationError{Field: "redis client", Rule: "must not be nil"}
+		return &locco.ValidationError{Field: "redis client", Rule: "must not be nil"}
 	case r.name == "":
-		return rueidis.RedisResult{}, &locco.ValidationError{Field: "resource", Value: r.name, Rule: "must not be empty"}
+		return &locco.ValidationError{Field: "resource", Value: r.name, Rule: "must not be empty"}
 	case fence < 1 || fence > protocol.MaxFence:
-		return rueidis.RedisResult{}, &locco.ValidationError{
+		return &locco.ValidationError{
 			Field: "fence", Value: fence, Rule: "must come from a fenced lock (locco.WithFencing)",
 		}
 	}
+	return nil
+}
+
+// checkSlots finds keys that cannot be in one script with mark, for which the driver
+// would panic.
+func (r *Resource) checkSlots(mark string, keys []string) error {
+	if r.client.Mode() != rueidis.ClientModeCluster {
+		return nil
+	}
+	for _, key := range keys {
+		if protocol.Slot(key) != protocol.Slot(mark) {
+			return &locco.ValidationError{
+				Field: "keys", Value: key, Rule: "must be in the slot of the resource, that of " + mark + ": give them a common hash tag",
+			}
+		}
+	}
+	return nil
+}
+
+func (r *Resource) run(ctx context.Context, s *protocol.Script, keys, args []string) rueidis.RedisResult {
 	if _, bounded := ctx.Deadline(); !bounded {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, resourceTimeout)
 		defer cancel()
 	}
 	b := Backend{client: r.client}
-	return b.read(ctx, s, keys, args), nil
+	return b.read(ctx, s, keys, args)
 }

@@ -58,6 +58,7 @@ func TestResourceArguments(t *testing.T) {
 		"NoFence":   good.Raise(t.Context(), 0),
 		"HugeFence": good.Raise(t.Context(), 1<<53),
 		"NoName":    redis.NewResource(client, "").Raise(t.Context(), 1),
+		"Nil":       (*redis.Resource)(nil).Raise(t.Context(), 1),
 		"NilClient": redis.NewResource(nil, "r").Raise(t.Context(), 1),
 		"NoCommand": noCommand,
 	} {
