@@ -347,6 +347,9 @@ func TestRedisEachRightIsNeeded(t *testing.T) {
 			s := user(t, at(n), []*integration.Node{n}, "deaf", []string{"~*", "resetchannels", "-@all"}, connecting, rights, wakeUps)
 			wantRefused(t, admin, d.open(t, s), "", "channels", "watch", "watch again")
 		})
+		t.Run("ExtendMany", func(t *testing.T) { extendManyForbiddenKey(t, d, n, admin) })
+		t.Run("ReleaseScript", func(t *testing.T) { releaseForbiddenPublish(t, n) })
+		t.Run("Resource", func(t *testing.T) { resourceRights(t, n, admin) })
 		t.Run("FenceKeys", func(t *testing.T) {
 			s := user(t, at(n), []*integration.Node{n}, "unfenced", []string{"~{acl}", "&*", "-@all"}, connecting, rights, wakeUps)
 			wantRefused(t, admin, d.open(t, s), "", "keys", "fenced", "refused", "many", "transfer")
@@ -356,57 +359,50 @@ func TestRedisEachRightIsNeeded(t *testing.T) {
 
 // spec 8.5, 1.9: of many extensions the one whose key the user may not touch is refused,
 // and harms no other.
-func TestRedisExtendManyForbiddenKey(t *testing.T) {
-	t.Parallel()
-	eachDriver(t, func(t *testing.T, d driver, r integration.Redis) {
-		n := integration.StartRedis(t, r)
-		admin := n.Client(t)
-		s := user(t, at(n), []*integration.Node{n}, "own", []string{"~own:*", "&*", "-@all"}, connecting, rights, wakeUps)
-		ctx, cancel := context.WithTimeout(t.Context(), patience)
-		defer cancel()
-		const foreign = 20
-		leases := make([]locco.Lease, 40)
-		for i := range leases {
-			leases[i] = locco.Lease{Key: "own:" + strconv.Itoa(i), Token: "t", TTL: time.Hour}
-			if i == foreign {
-				leases[i].Key = "foreign"
-			}
-			if err := do(t, admin, "SET", leases[i].Key, "t", "PX", "60000").Error(); err != nil {
-				t.Fatalf("SET: %v", err)
-			}
+func extendManyForbiddenKey(t *testing.T, d driver, n *integration.Node, admin rueidis.Client) {
+	t.Helper()
+	s := user(t, at(n), []*integration.Node{n}, "own", []string{"~own:*", "&*", "-@all"}, connecting, rights, wakeUps)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	const foreign = 20
+	leases := make([]locco.Lease, 40)
+	for i := range leases {
+		leases[i] = locco.Lease{Key: "own:" + strconv.Itoa(i), Token: "t", TTL: time.Hour}
+		if i == foreign {
+			leases[i].Key = "foreign"
 		}
-		for i, v := range d.open(t, s).(locco.ManyExtender).ExtendMany(ctx, leases) {
-			if v.OK == (i == foreign) || errors.Is(v.Err, locco.ErrInvalid) != (i == foreign) {
-				t.Errorf("verdict of %s = %+v; want ErrInvalid for the foreign key alone", leases[i].Key, v)
-			}
+		if err := do(t, admin, "SET", leases[i].Key, "t", "PX", "60000").Error(); err != nil {
+			t.Fatalf("SET: %v", err)
 		}
-		if ms, err := do(t, admin, "PTTL", "foreign").AsInt64(); err != nil || ms > 60000 {
-			t.Errorf("PTTL of the foreign key = %d, %v; want it as it was", ms, err)
+	}
+	for i, v := range d.open(t, s).(locco.ManyExtender).ExtendMany(ctx, leases) {
+		if v.OK == (i == foreign) || errors.Is(v.Err, locco.ErrInvalid) != (i == foreign) {
+			t.Errorf("verdict of %s = %+v; want ErrInvalid for the foreign key alone", leases[i].Key, v)
 		}
-	})
+	}
+	if ms, err := do(t, admin, "PTTL", "foreign").AsInt64(); err != nil || ms > 60000 {
+		t.Errorf("PTTL of the foreign key = %d, %v; want it as it was", ms, err)
+	}
 }
 
 // spec 8.2: a key is freed though the message about it is not allowed, and the answer
 // says so.
-func TestRedisReleaseScriptForbiddenPublish(t *testing.T) {
-	t.Parallel()
-	each(t, func(t *testing.T, r integration.Redis) {
-		n := integration.StartRedis(t, r)
-		for name, rules := range map[string][]string{
-			"command":  {"~*", "&*", "+@all", "-publish"},
-			"channels": {"~*", "resetchannels", "+@all"},
-		} {
-			s := user(t, at(n), []*integration.Node{n}, name, rules)
-			c := n.Client(t, func(o *rueidis.ClientOption) { o.Username, o.Password = s.user, s.password })
-			set(t, c, "k", "token")
-			args := protocol.ReleaseArguments("token", protocol.Publish, protocol.Channel("k"))
-			got, err := do(t, c, append([]string{"EVAL", protocol.Release.Source, "1", "k"}, args.Slice()...)...).AsInt64()
-			if err != nil || got != protocol.FreedSilently {
-				t.Errorf("release without the right to the %s = %d, %v; want %d", name, got, err, protocol.FreedSilently)
-			}
-			if v := get(t, c, "k"); v != "" {
-				t.Errorf("the key has %q; want nothing", v)
-			}
+func releaseForbiddenPublish(t *testing.T, n *integration.Node) {
+	t.Helper()
+	for name, rules := range map[string][]string{
+		"command":  {"~*", "&*", "+@all", "-publish"},
+		"channels": {"~*", "resetchannels", "+@all"},
+	} {
+		s := user(t, at(n), []*integration.Node{n}, name, rules)
+		c := n.Client(t, func(o *rueidis.ClientOption) { o.Username, o.Password = s.user, s.password })
+		set(t, c, "k", "token")
+		args := protocol.ReleaseArguments("token", protocol.Publish, protocol.Channel("k"))
+		got, err := do(t, c, append([]string{"EVAL", protocol.Release.Source, "1", "k"}, args.Slice()...)...).AsInt64()
+		if err != nil || got != protocol.FreedSilently {
+			t.Errorf("release without the right to the %s = %d, %v; want %d", name, got, err, protocol.FreedSilently)
 		}
-	})
+		if v := get(t, c, "k"); v != "" {
+			t.Errorf("the key has %q; want nothing", v)
+		}
+	}
 }

@@ -227,28 +227,24 @@ func TestRedisResourcePausedHolder(t *testing.T) {
 }
 
 // spec 6.5, 1.9: a right that the guarded command or the guard lacks is a validation error.
-func TestRedisResourceRights(t *testing.T) {
-	t.Parallel()
-	each(t, func(t *testing.T, r integration.Redis) {
-		n := integration.StartRedis(t, r)
-		admin := n.Client(t)
-		for right, claimed := range map[string]string{"+incr": "7", "+set": "", "+get": "", "+eval": ""} {
-			do(t, admin, "DEL", protocol.MarkKey("r"), "{r}:v")
-			n.FlushScripts(t)
-			s := user(t, at(n), []*integration.Node{n}, "without"+right, []string{"~*", "&*", "+@all", "-" + strings.TrimPrefix(right, "+")})
-			c := n.Client(t, func(o *rueidis.ClientOption) { o.Username, o.Password = s.user, s.password })
-			_, err := redis.NewResource(c, "r").Guard(t.Context(), 7, []string{"{r}:v"}, "INCR", "{r}:v")
-			if !errors.Is(err, locco.ErrInvalid) {
-				t.Errorf("without %s: Guard = %v; want ErrInvalid", right, err)
-			}
-			if v := get(t, admin, "{r}:v"); v != "" {
-				t.Errorf("without %s: the data is %q; want nothing written", right, v)
-			}
-			if v := get(t, admin, protocol.MarkKey("r")); v != claimed {
-				t.Errorf("without %s: the mark is %q; want %q", right, v, claimed)
-			}
+func resourceRights(t *testing.T, n *integration.Node, admin rueidis.Client) {
+	t.Helper()
+	for right, claimed := range map[string]string{"+incr": "7", "+set": "", "+get": "", "+eval": ""} {
+		do(t, admin, "DEL", protocol.MarkKey("r"), "{r}:v")
+		n.FlushScripts(t)
+		s := user(t, at(n), []*integration.Node{n}, "without"+right, []string{"~*", "&*", "+@all", "-" + strings.TrimPrefix(right, "+")})
+		c := n.Client(t, func(o *rueidis.ClientOption) { o.Username, o.Password = s.user, s.password })
+		_, err := redis.NewResource(c, "r").Guard(t.Context(), 7, []string{"{r}:v"}, "INCR", "{r}:v")
+		if !errors.Is(err, locco.ErrInvalid) {
+			t.Errorf("without %s: Guard = %v; want ErrInvalid", right, err)
 		}
-	})
+		if v := get(t, admin, "{r}:v"); v != "" {
+			t.Errorf("without %s: the data is %q; want nothing written", right, v)
+		}
+		if v := get(t, admin, protocol.MarkKey("r")); v != claimed {
+			t.Errorf("without %s: the mark is %q; want %q", right, v, claimed)
+		}
+	}
 }
 
 // resourceSlots checks that a command whose keys are not in the slot of the resource is
