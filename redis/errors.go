@@ -132,8 +132,7 @@ func serverText(err error) (string, bool) {
 	if e, ok := redisError(err); ok {
 		return e.Error(), true
 	}
-	var e *scriptError
-	if errors.As(err, &e) {
+	if e, ok := errors.AsType[*scriptError](err); ok {
 		return e.text, true
 	}
 	return "", false
