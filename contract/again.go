@@ -1,6 +1,7 @@
 package contract
 
 import (
+	"context"
 	"testing"
 	"time"
 )
@@ -39,7 +40,10 @@ func testAgainOwn(t *testing.T, s *subject) {
 
 func testAgainUnset(t *testing.T, s *subject) {
 	h := s.take(s.key(), long)
-	s.wantAcquire("own token, not Again", h.Lease, false, ruleNotAgain)
+	s.wantNotAgain("Acquire(own token, not Again)", func(ctx context.Context) (bool, error) {
+		g, err := s.b.Acquire(ctx, h.Lease)
+		return g.OK, err
+	})
 	s.wantHeld(h.Lease, ruleNotAgain)
 }
 
@@ -68,9 +72,12 @@ func testAgainSetsTheLease(t *testing.T, s *subject) {
 func testAgainUnsetChangesNothing(t *testing.T, s *subject) {
 	ttl := 4 * s.unit
 	h := s.take(s.key(), ttl)
-	if g := s.acquire(h.with(long)); g.OK && !s.mayHaveEnded(h) {
-		t.Errorf("Acquire(own token, not Again) = %+v; want a refusal (%s)", g, ruleNotAgain)
-	} else if !g.OK {
+	ctx, cancel := s.context()
+	defer cancel()
+	switch g, err := s.b.Acquire(ctx, h.with(long)); {
+	case g.OK && !s.mayHaveEnded(h), err != nil && !s.passes(err):
+		t.Errorf("Acquire(own token, not Again) = %+v, %v; want a refusal (%s)", g, err, ruleNotAgain)
+	case !g.OK:
 		s.wantEnd(h.Key, ttl, h.span)
 	}
 }

@@ -134,7 +134,7 @@ func retried[T any](c *client, call func(ctx context.Context, again bool) (T, er
 		ctx, cancel := c.context()
 		answer, err = call(ctx, try > 0)
 		cancel()
-		if r, ok := c.b.(locco.Retryer); err == nil || !ok || !r.Retryable(err) {
+		if err == nil || !c.passes(err) {
 			break
 		}
 		c.wait(c.step)

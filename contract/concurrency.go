@@ -101,7 +101,22 @@ func testRaceAfterExpiry(t *testing.T, s *subject) {
 func testRaceOneToken(t *testing.T, s *subject) {
 	for range rounds(20) {
 		l := newLease(s.key(), long)
-		s.oneWinner(l.Key, 8, func() locco.Lease { return l })
+		var grants atomic.Int32
+		together(8, func(i int) {
+			c := s.either(i)
+			ctx, cancel := c.context()
+			defer cancel()
+			g, err := c.b.Acquire(ctx, l)
+			if err != nil && !c.passes(err) {
+				t.Errorf("Acquire(%s) = %+v, %v; want a grant or a refusal (%s)", show(l.Key), g, err, ruleNotAgain)
+			}
+			if err == nil && g.OK {
+				grants.Add(1)
+			}
+		})
+		if got := grants.Load(); got != 1 {
+			t.Fatalf("Acquire(%s) by 8 goroutines with one token: %d grants; want 1 (%s)", show(l.Key), got, ruleNotAgain)
+		}
 		s.wantHeld(l, ruleNotAgain)
 	}
 }

@@ -2,6 +2,7 @@ package contract_test
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	locco "github.com/locco-go/locco/core"
@@ -106,6 +107,18 @@ var extendDefects = []defect{
 		caughtBy: []string{"Again/OwnTokenWithoutAgainIsRefused", "ManyAcquire/OwnTokenWithoutAgainIsRefused", "Concurrency/OneGrantOfAToken"},
 		seed: func(_ reference, f *faulty) {
 			f.rewrite(func(l *locco.Lease) { l.Again = true })
+		},
+	},
+	{
+		name:     "OwnTokenIsAnErrorThatStays",
+		caughtBy: []string{"Again/OwnTokenWithoutAgainIsRefused", "Again/RefusalWithoutAgainChangesNothing", "Concurrency/OneGrantOfAToken"},
+		seed: func(r reference, f *faulty) {
+			f.acquire = func(ctx context.Context, l locco.Lease) (locco.Grant, error) {
+				if ours, err := r.Holds(ctx, l.Key, l.Token); ours && !l.Again {
+					return locco.Grant{}, errors.Join(err, errors.New("duplicate token"))
+				}
+				return r.Acquire(ctx, l)
+			}
 		},
 	},
 	{

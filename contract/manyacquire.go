@@ -1,6 +1,7 @@
 package contract
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"testing"
@@ -202,9 +203,10 @@ func testManyNotAgain(t *testing.T, s *subject) {
 	h := s.take(keys[0], long)
 	leases := newLeases(keys, long)
 	leases[0].Token = h.Token
-	if grants, refused := s.acquireMany(leases); refused != 0 {
-		t.Errorf("AcquireMany(own token, not Again) = %v, %d; want 0 refused (%s)", grants, refused, ruleNotAgain)
-	}
+	s.wantNotAgain("AcquireMany(own token, not Again)", func(ctx context.Context) (bool, error) {
+		_, refused, err := as[locco.ManyAcquirer](s.client).AcquireMany(ctx, leases)
+		return refused != 0, err
+	})
 	s.wantHeld(h.Lease, ruleSame)
 	s.wantFree(keys[1], ruleAllOrNone)
 }

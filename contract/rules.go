@@ -16,7 +16,7 @@ const (
 	ruleRelease   = "spec 5.4: a clean release frees the key at once"
 	ruleHolds     = "locco.Backend: Holds tells whether the token holds the key now, and changes nothing"
 	ruleAgain     = "locco.Lease.Again: the token's own live lease is a grant; the lease is set anew"
-	ruleNotAgain  = "locco.Lease.Again: without it, a key that holds the token is a refusal like any other"
+	ruleNotAgain  = "locco.Lease.Again: without it, a key that holds the token is refused, or an error that is Retryable"
 	ruleLeft      = "locco.Grant.Left: on a refusal, how long the present lease still runs"
 	ruleKeys      = "spec 1.9: a key is any valid UTF-8 without NUL, 1 to 1,024 bytes, and is kept byte for byte"
 	ruleTokens    = "spec 1.1: a token is compared byte for byte"

@@ -1,6 +1,7 @@
 package contract
 
 import (
+	"context"
 	"time"
 
 	locco "github.com/locco-go/locco/core"
@@ -59,6 +60,22 @@ func (c *client) wantTransfer(what, from string, to locco.Lease, want bool, rule
 		c.t.Errorf("Transfer(%s) = %+v, %v; want OK %v, <nil> (%s)", what, g, err, want, rule)
 	}
 	return g
+}
+
+// wantNotAgain checks a call that takes a key which has its token already.
+func (c *client) wantNotAgain(what string, call func(ctx context.Context) (granted bool, err error)) {
+	c.t.Helper()
+	ctx, cancel := c.context()
+	defer cancel()
+	if granted, err := call(ctx); err == nil && granted || err != nil && !c.passes(err) {
+		c.t.Errorf("%s = granted %v, %v; want neither a grant nor an error that stays (%s)", what, granted, err, ruleNotAgain)
+	}
+}
+
+// passes tells whether the backend says that err passes by itself.
+func (c *client) passes(err error) bool {
+	r, ok := c.b.(locco.Retryer)
+	return ok && r.Retryable(err)
 }
 
 // wantFree checks that nobody has key, by taking it and giving it back.

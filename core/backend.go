@@ -64,7 +64,9 @@ type Lease struct {
 	// Again says that Token may already be stored by an attempt whose answer
 	// was lost. Then Token's own live lease is a grant: the lease is set anew
 	// and, if Fenced, a new fence is drawn. Without Again a key that holds
-	// Token is a refusal like any other.
+	// Token is never a grant: it is refused like any other, or, where a driver
+	// may send a request twice, an error that is [Retryer]'s, since what is
+	// refused may be the grant of the first one.
 	Again bool
 
 	// WantLeft asks for Grant.Left on a refusal.

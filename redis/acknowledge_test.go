@@ -51,7 +51,7 @@ func granting(args []string, wait string) string {
 	case args[0] == "WAIT", args[0] == "WAITAOF":
 		return wait
 	case args[0] == "SET":
-		return "+OK\r\n"
+		return "$-1\r\n"
 	case args[1] == protocol.ExtendMany.SHA:
 		return "*1\r\n:1\r\n"
 	case args[1] == protocol.AcquireMany.SHA:

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"reflect"
 	"sync/atomic"
-	"time"
 
 	"github.com/redis/rueidis"
 
@@ -37,6 +36,7 @@ type Backend struct {
 	muted      atomic.Bool // a release was not allowed to publish
 	speechless atomic.Bool // a server does not know the command
 	able       atomic.Bool // the server is known to take WAIT or WAITAOF
+	old        atomic.Bool // a server does not take SET with NX and GET
 }
 
 // New returns a Backend on client: of one server, of Sentinels or of a Cluster. The
@@ -136,8 +136,8 @@ func (b *Backend) check(l *locco.Lease) (keys keysOf, err error) {
 	return keys, nil
 }
 
-// Acquire implements [locco.Backend]. Without a fence it is SET with NX and PX; what
-// is left of the lease that refuses it costs a second command, sent only then.
+// Acquire implements [locco.Backend]. Without a fence it is SET with NX, GET and PX;
+// what is left of the lease that refuses it costs a second command, sent only then.
 func (b *Backend) Acquire(ctx context.Context, l locco.Lease) (locco.Grant, error) {
 	keys, err := b.check(&l)
 	if err == nil {
@@ -146,34 +146,62 @@ func (b *Backend) Acquire(ctx context.Context, l locco.Lease) (locco.Grant, erro
 	if err != nil {
 		return locco.Grant{}, err
 	}
-	sent := time.Now()
-	var g locco.Grant
 	if l.Fenced || l.Again {
 		args := protocol.AcquireArguments(l.Token, l.TTL, l.Again)
-		if g, err = b.grant(ctx, &protocol.Acquire, &keys, &args, &l); err != nil || g.OK {
-			return g, err
-		}
-	} else {
-		cmd := b.client.B().Set().Key(l.Key).Value(l.Token).Nx().PxMilliseconds(protocol.Milliseconds(l.TTL)).Build()
-		r, waited := b.do(ctx, cmd)
-		err := r.Error()
-		if err == nil {
-			return locco.Grant{OK: waited == nil}, waited
-		}
-		if !rueidis.IsRedisNil(err) {
-			return locco.Grant{}, explain(err)
-		}
-		if l.WantLeft {
-			// It is refused, whether or not the server says for how long.
-			if left, err := b.client.Do(ctx, b.client.B().Pttl().Key(l.Key).Build()).AsInt64(); err == nil {
-				g.Left = protocol.LeftLater(left)
-			}
-		}
+		return b.grant(ctx, &protocol.Acquire, &keys, &args, &l)
 	}
-	if b.ownGrant(ctx, sent, l.Key, l.Token, l.Again) {
-		return locco.Grant{}, errUnsure
+	ok, err := b.set(ctx, &l)
+	if ok || err != nil || !l.WantLeft {
+		return locco.Grant{OK: ok}, err
+	}
+	var g locco.Grant
+	// It is refused, whether or not the server says for how long.
+	if left, err := b.client.Do(ctx, b.client.B().Pttl().Key(l.Key).Build()).AsInt64(); err == nil {
+		g.Left = protocol.LeftLater(left)
 	}
 	return g, nil
+}
+
+// set takes a key by SET. With GET it answers whose the key is, and so tells a refusal
+// from our own grant.
+func (b *Backend) set(ctx context.Context, l *locco.Lease) (ok bool, err error) {
+	if b.old.Load() {
+		return b.setOld(ctx, l)
+	}
+	r, waited := b.do(ctx, b.client.B().Set().Key(l.Key).Value(l.Token).Nx().Get().PxMilliseconds(protocol.Milliseconds(l.TTL)).Build())
+	holder, err := r.ToString()
+	switch {
+	case rueidis.IsRedisNil(err): // nobody's, until now
+		return waited == nil, waited
+	case isWrongType(err):
+		return false, nil
+	case isSyntax(err):
+		b.old.Store(true)
+		return b.setOld(ctx, l)
+	case err == nil && holder == l.Token:
+		return false, errUnsure
+	}
+	return false, explain(err)
+}
+
+// setOld is set for servers before Redis 7.0, where a refusal costs a second command.
+func (b *Backend) setOld(ctx context.Context, l *locco.Lease) (ok bool, err error) {
+	r, waited := b.do(ctx, b.client.B().Set().Key(l.Key).Value(l.Token).Nx().PxMilliseconds(protocol.Milliseconds(l.TTL)).Build())
+	err = r.Error()
+	if err == nil {
+		return waited == nil, waited
+	}
+	if !rueidis.IsRedisNil(err) {
+		return false, explain(err)
+	}
+	ours, err := b.Holds(ctx, l.Key, l.Token)
+	switch {
+	case isWrongType(err):
+		return false, nil
+	case ours:
+		return false, errUnsure
+	}
+	return false, err
 }
 
 // grant runs a script that grants.
@@ -253,11 +281,6 @@ func (b *Backend) Transfer(ctx context.Context, from string, to locco.Lease) (lo
 	if err != nil {
 		return locco.Grant{}, err
 	}
-	sent := time.Now()
 	args := protocol.TransferArguments(from, to.Token, to.TTL, to.Again)
-	g, err := b.grant(ctx, &protocol.Transfer, &keys, &args, &to)
-	if err == nil && !g.OK && b.ownGrant(ctx, sent, to.Key, to.Token, to.Again) {
-		return locco.Grant{}, errUnsure
-	}
-	return g, err
+	return b.grant(ctx, &protocol.Transfer, &keys, &args, &to)
 }

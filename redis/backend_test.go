@@ -59,14 +59,96 @@ func TestValidate(t *testing.T) {
 // spec 8.2: the wire format of an unfenced acquire.
 func TestAcquireIsSet(t *testing.T) {
 	t.Parallel()
-	s := newStub(t, func([]string) string { return "+OK\r\n" })
+	s := newStub(t, func([]string) string { return "$-1\r\n" })
 	g, err := redis.New(s.client(rueidis.ClientOption{})).Acquire(callContext(t), lease("k"))
 	if !g.OK || err != nil {
 		t.Fatalf("Acquire = %+v, %v; want a grant", g, err)
 	}
-	if want := []string{"SET", "k", "t", "NX", "PX", "30000"}; !slices.Equal(s.commands[0], want) {
-		t.Errorf("command = %q; want %q", s.commands[0], want)
+	if want := []string{"SET", "k", "t", "NX", "GET", "PX", "30000"}; len(s.commands) != 1 || !slices.Equal(s.commands[0], want) {
+		t.Errorf("commands = %q; want %q", s.commands, want)
 	}
+}
+
+// spec 2.6, 8.2: before Redis 7.0 SET does not take NX and GET together. Whose a refusing
+// key is costs a question there; that the server is one is found out once.
+func TestAcquireOnAnOldServer(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		set, holds string
+		ok         bool
+		retryable  bool // the error, if there is to be one
+		want       []string
+	}{
+		"Granted":   {"+OK\r\n", "", true, false, []string{"SET"}},
+		"Refused":   {"$-1\r\n", ":0\r\n", false, false, []string{"SET", "EVALSHA"}},
+		"Ours":      {"$-1\r\n", ":1\r\n", false, true, []string{"SET", "EVALSHA"}},
+		"OtherType": {"$-1\r\n", "-ERR Error running script: WRONGTYPE Operation against a key\r\n", false, false, []string{"SET", "EVALSHA"}},
+		"Unknown":   {"$-1\r\n", "-LOADING Redis is loading\r\n", false, true, []string{"SET", "EVALSHA"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newStub(t, func(args []string) string {
+				switch {
+				case slices.Contains(args, "GET"):
+					return "-ERR syntax error\r\n"
+				case args[0] == "SET":
+					return tc.set
+				}
+				return tc.holds
+			})
+			b := redis.New(s.client(rueidis.ClientOption{DisableRetry: true}))
+			for _, want := range [][]string{append([]string{"SET"}, tc.want...), tc.want} {
+				before := len(s.sent())
+				g, err := b.Acquire(callContext(t), lease("k"))
+				if g.OK != tc.ok || b.Retryable(err) != tc.retryable || err != nil && !tc.retryable {
+					t.Errorf("Acquire = %+v, %v; want OK %v, an error that is Retryable: %v", g, err, tc.ok, tc.retryable)
+				}
+				if sent := s.sent()[before:]; !slices.Equal(sent, want) {
+					t.Errorf("sent %q; want %q", sent, want)
+				}
+			}
+		})
+	}
+}
+
+// spec 2.6: the driver may send a request twice. What the second one meets is our own
+// grant: an error that passes by itself, never somebody else's lock.
+func TestOwnTokenIsNoRefusal(t *testing.T) {
+	t.Parallel()
+	s := newStub(t, func(args []string) string {
+		if args[0] == "SET" {
+			return "$1\r\nt\r\n"
+		}
+		return "-OWNTOKEN the key has this token already\r\n"
+	})
+	for name, call := range grants {
+		b := redis.New(s.client(rueidis.ClientOption{}))
+		if ok, err := call(callContext(t), b, "k"); ok || !b.Retryable(err) {
+			t.Errorf("%s = %v, %v; want an error that is Retryable", name, ok, err)
+		}
+	}
+}
+
+// grants are the calls that grant. Their token is t.
+var grants = map[string]func(ctx context.Context, b *redis.Backend, key string) (ok bool, err error){
+	"Acquire": func(ctx context.Context, b *redis.Backend, key string) (bool, error) {
+		g, err := b.Acquire(ctx, lease(key))
+		return g.OK, err
+	},
+	"AcquireFenced": func(ctx context.Context, b *redis.Backend, key string) (bool, error) {
+		l := lease(key)
+		l.Fenced = true
+		g, err := b.Acquire(ctx, l)
+		return g.OK, err
+	},
+	"AcquireMany": func(ctx context.Context, b *redis.Backend, key string) (bool, error) {
+		_, refused, err := b.AcquireMany(ctx, []locco.Lease{lease(key)})
+		return err == nil && refused < 0, err
+	},
+	"Transfer": func(ctx context.Context, b *redis.Backend, key string) (bool, error) {
+		g, err := b.Transfer(ctx, "from", lease(key))
+		return g.OK, err
+	},
 }
 
 // spec 2.6: the driver's own retries must not turn a grant into a refusal. Here
@@ -147,7 +229,7 @@ func TestLeftOfLeaseThatJustEnded(t *testing.T) {
 	} {
 		s := newStub(t, func(args []string) string {
 			if args[0] == "SET" {
-				return "$-1\r\n"
+				return "$5\r\nother\r\n"
 			}
 			return answer
 		})
@@ -213,7 +295,7 @@ func TestReplication(t *testing.T) {
 		case "WAIT":
 			return ":1\r\n"
 		case "SET":
-			return "+OK\r\n"
+			return "$-1\r\n"
 		}
 		return ":1\r\n"
 	})

@@ -3,7 +3,6 @@ package redis
 import (
 	"context"
 	"fmt"
-	"time"
 
 	"github.com/redis/rueidis"
 
@@ -112,20 +111,4 @@ func (b *Backend) probe(ctx context.Context) error {
 		return &locco.ValidationError{Field: b.config.ack.option(), Rule: b.config.ack.needs(), Err: err}
 	}
 	return explain(err)
-}
-
-// resent is after how long a refusal is looked at twice. The driver sends a write
-// again only when a connection whose lifetime has ended (ConnLifetime) breaks with the
-// answer outstanding. It breaks it itself when the server has been silent for a second.
-// What is not noticed: the network breaks it earlier than that.
-const resent = 900 * time.Millisecond
-
-// ownGrant tells whether a refusal that took long is that of a request which had
-// been granted before, because the driver sent it twice.
-func (b *Backend) ownGrant(ctx context.Context, sent time.Time, key, token string, again bool) bool {
-	if again || time.Since(sent) < resent {
-		return false
-	}
-	ours, err := b.Holds(ctx, key, token)
-	return err == nil && ours
 }

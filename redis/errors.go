@@ -13,6 +13,7 @@ import (
 	"github.com/redis/rueidis"
 
 	locco "github.com/locco-go/locco/core"
+	"github.com/locco-go/locco/redis/protocol"
 )
 
 // ReplicationError says that a write was not confirmed in time as [WithReplication] or
@@ -34,10 +35,9 @@ func (e *ReplicationError) Error() string {
 	return text
 }
 
-// errUnsure is the answer of a write that the driver may have sent twice: what was
-// refused may be our own grant. It passes by itself, since the next attempt knows
-// its token.
-var errUnsure = errors.New("locco: the key has our token though it was refused: the driver sent the request twice")
+// errUnsure is the answer of a write that the driver has sent twice: what is refused is
+// our own grant. It passes by itself, since the next attempt knows its token.
+var errUnsure = errors.New("locco: the key has our token already: the driver sent the request twice")
 
 // needs says what the user of the connection must be allowed to do.
 const needs = "the user needs +evalsha +eval +set +get +exists +del +pexpire +pttl +time, to publish and " +
@@ -50,6 +50,9 @@ func explain(err error) error {
 	text, ok := serverText(err)
 	if !ok {
 		return err
+	}
+	if strings.HasPrefix(text, protocol.OwnToken) {
+		return errUnsure
 	}
 	if strings.HasPrefix(text, "NOPERM") ||
 		strings.Contains(text, "The user executing the script can't") || // in a script, Redis 7.0
@@ -136,6 +139,18 @@ func serverText(err error) (string, bool) {
 		return e.text, true
 	}
 	return "", false
+}
+
+// isWrongType tells whether the key has a value that is no string.
+func isWrongType(err error) bool {
+	e, ok := redisError(err)
+	return ok && strings.Contains(e.Error(), "WRONGTYPE")
+}
+
+// isSyntax tells whether the server does not know an option of the command.
+func isSyntax(err error) bool {
+	e, ok := redisError(err)
+	return ok && strings.HasPrefix(e.Error(), "syntax error") // the driver cuts "ERR" off
 }
 
 func isNoScript(err error) bool {

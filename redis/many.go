@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/redis/rueidis"
 
@@ -47,16 +46,12 @@ func (b *Backend) AcquireMany(ctx context.Context, ls []locco.Lease) (grants []l
 	if err := b.probe(ctx); err != nil {
 		return nil, -1, err
 	}
-	sent := time.Now()
 	r, waited := b.write(ctx, &protocol.AcquireMany, keys, args)
 	answer, err := r.AsIntSlice()
 	if err != nil {
 		return nil, -1, explain(err)
 	}
 	fences, refused, err := protocol.Grants(answer, len(ls))
-	if refused >= 0 && b.ownGrant(ctx, sent, ls[refused].Key, ls[refused].Token, ls[refused].Again) {
-		return nil, -1, errUnsure
-	}
 	if err != nil || refused >= 0 {
 		return nil, refused, err
 	}

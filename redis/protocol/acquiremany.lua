@@ -1,14 +1,15 @@
 -- Takes several keys in one step, all or none. For each there are the arguments
 -- token, milliseconds and '1' if a live lease of the same token is a grant too,
--- else '0'. KEYS has the keys and then, if the grants are fenced, their counters.
+-- else '0', and it is the error OWNTOKEN. KEYS has the keys and then, if the grants are fenced, their counters.
 --
 -- Returns 0 and the fences (1 where there is none), or the position of the first
 -- key that is refused.
 local n = #ARGV / 3
 for i = 1, n do
   local a = 3 * i
-  if call('exists', KEYS[i]) == 1 and not (ARGV[a] == '1' and call('get', KEYS[i]) == ARGV[a - 2]) then
-    return { i }
+  local refusal = refuses(KEYS[i], ARGV[a - 2], ARGV[a] == '1')
+  if refusal then
+    return type(refusal) == 'table' and refusal or { i }
   end
 end
 local answer = { 0 }

@@ -15,6 +15,10 @@ func Grant(answer int64) (granted bool, fence int64, left time.Duration) {
 	return false, 0, Left(-answer)
 }
 
+// OwnToken begins the error of [Acquire], [AcquireMany] and [Transfer] when the key has
+// the token of the request though it does not say that it comes again.
+const OwnToken = "OWNTOKEN"
+
 // Left reads an answer of PTTL on a key that is held: 0 if the end is not known.
 func Left(milliseconds int64) time.Duration {
 	const most = int64(1<<63-1) / int64(time.Millisecond)

@@ -18,8 +18,8 @@ type Script struct {
 }
 
 var (
-	//go:embed fence.lua
-	fenceSource string
+	//go:embed grant.lua
+	grantSource string
 	//go:embed acquire.lua
 	acquireSource string
 	//go:embed acquiremany.lua
@@ -43,13 +43,13 @@ var (
 // The scripts. What each takes and returns stands on top of its file; the
 // functions of this package build the arguments and read the answers.
 var (
-	Acquire     = Script{"acquire", fenceSource + acquireSource, "fefe6b71eadc1a6892cc2094e98a18c6bae2bcaf"}
-	AcquireMany = Script{"acquiremany", fenceSource + acquireManySource, "a6950520607c02713218b735258357b68dd2bed4"}
+	Acquire     = Script{"acquire", grantSource + acquireSource, "c390b2ff22ce561e5910769ef08de5e214a7350d"}
+	AcquireMany = Script{"acquiremany", grantSource + acquireManySource, "0e3104849b56d4fc5b5a3989d9da4bbadf13769f"}
 	Extend      = Script{"extend", extendSource, "51c3d9e63d14848c719c49017714e66cc292778c"}
 	ExtendMany  = Script{"extendmany", extendManySource, "c24b7832046636d46c5cfff3e8f13153709a03ba"}
 	Release     = Script{"release", releaseSource, "c772892104448eadd603787e3c9966ef909e5255"}
 	Holds       = Script{"holds", holdsSource, "578e48a0403f9e496346653b9b51c25d251a818e"}
-	Transfer    = Script{"transfer", fenceSource + transferSource, "d1e2f06744b6de5693d3fc33a5d298b04bc94e32"}
+	Transfer    = Script{"transfer", grantSource + transferSource, "6aaac9e41d92fad5f967cbe603c6808887bfeb67"}
 	Raise       = Script{"raise", raiseSource, "ad31a20ad2006a09ebf4f03316f2b659d7241d96"}
 	Guard       = Script{"guard", guardSource, "2dbb339289d1c763f1a69aeb0256c5741f082701"}
 )

@@ -1,11 +1,16 @@
 -- Hands KEYS[1] from the token ARGV[1] to the token ARGV[2] for ARGV[3]
 -- milliseconds. With the counter of its fences as KEYS[2] the grant is fenced. With
--- ARGV[4] a live lease of the token ARGV[2] is a grant too.
+-- ARGV[4] a live lease of the token ARGV[2] is a grant too; without it, the error OWNTOKEN.
 -- Returns what the script that acquires returns; 0 also if nobody has the key.
-local holder = call('get', KEYS[1])
-if not holder or holder ~= ARGV[1] and not (ARGV[4] and holder == ARGV[2]) then
-  local left = call('pttl', KEYS[1])
-  return left < 0 and 0 or -math.max(left, 1)
+local holder = redis.pcall('get', KEYS[1])
+if not holder then
+  return 0
+end
+if holder ~= ARGV[1] then
+  local refusal = refuses(KEYS[1], ARGV[2], ARGV[4])
+  if refusal then
+    return refusal
+  end
 end
 if not KEYS[2] then
   call('set', KEYS[1], ARGV[2], 'px', ARGV[3])

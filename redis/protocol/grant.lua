@@ -1,11 +1,31 @@
 -- Put in front of the scripts that grant leases.
---
+local call = redis.call
+
+-- refuses tells why key cannot be given to token: nil if it is free, or has the token and
+-- again is given. Else it is what is left of the present lease in milliseconds, negated,
+-- or 0 if it has no end. That the key has the token though again is not given is an
+-- error of its own: the request came twice, and the first one may have been a grant.
+-- Other errors are the server's.
+local function refuses(key, token, again)
+  local holder = redis.pcall('get', key)
+  if not holder then
+    return nil
+  end
+  if holder == token then
+    return not again and { err = 'OWNTOKEN the key has this token already' } or nil
+  end
+  if type(holder) == 'table' and string.sub(holder.err, 1, 9) ~= 'WRONGTYPE' then
+    return holder
+  end
+  local left = call('pttl', key)
+  return left < 0 and 0 or -math.max(left, 1)
+end
+
 -- draw stores the next fence in counter and returns it: one more than the last, and
 -- at least the server's time in microseconds, so that fences go on growing when the
 -- counter is lost. The counter stays for a day, or for ttl milliseconds if that is
 -- longer. A script that fails is not undone, so a fence is drawn before the lease is
 -- stored: what is wrong with the counter leaves no lease behind.
-local call = redis.call
 local function draw(counter, ttl)
   if tonumber(ttl) < 86400000 then
     ttl = '86400000'
