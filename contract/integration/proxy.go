@@ -24,12 +24,14 @@ type Proxy struct {
 	closed  bool
 	links   map[*link]bool
 	drops   []*drop
+	holds   []*Held
 }
 
 // link is a connection of a client and the one to the server that belongs to it.
 type link struct {
 	client, server net.Conn
 	drop           *drop // what comes next from the server is to get lost
+	hold           *Held // what comes next from the server is to be kept back
 	cut            bool
 }
 
@@ -42,6 +44,32 @@ func (l *link) close() {
 type drop struct {
 	request string
 	done    chan struct{}
+}
+
+// Held is a reply that is kept back.
+type Held struct {
+	// Applied is closed when the server has answered.
+	Applied <-chan struct{}
+
+	// More is closed when the client, which has no answer, sends something else on the
+	// same connection.
+	More <-chan struct{}
+
+	proxy         *Proxy
+	request       string
+	applied, more chan struct{}
+	said          bool // more is closed
+	link          *link
+}
+
+// Cut closes the connection. The reply is lost.
+func (h *Held) Cut() {
+	h.proxy.set(func() {
+		if h.link != nil {
+			h.link.cut = true
+			h.link.close()
+		}
+	})
 }
 
 // StartProxy starts a proxy to the server at target, which ends with the test.
@@ -95,6 +123,15 @@ func (p *Proxy) DropReply(request string) <-chan struct{} {
 	d := &drop{request: request, done: make(chan struct{})}
 	p.set(func() { p.drops = append(p.drops, d) })
 	return d.done
+}
+
+// HoldReply waits for the next request that contains the given bytes, on any
+// connection, passes it to the server, and keeps its reply back for good.
+func (p *Proxy) HoldReply(request string) *Held {
+	h := &Held{proxy: p, request: request, applied: make(chan struct{}), more: make(chan struct{})}
+	h.Applied, h.More = h.applied, h.more
+	p.set(func() { p.holds = append(p.holds, h) })
+	return h
 }
 
 // Connections returns how many there are.
@@ -196,11 +233,29 @@ func (p *Proxy) request(l *link, b []byte) bool {
 			break
 		}
 	}
+	if h := l.hold; h != nil && !h.said {
+		h.said = true
+		close(h.more)
+	}
+	for i, h := range p.holds {
+		if l.hold == nil && bytes.Contains(b, []byte(h.request)) {
+			l.hold, h.link = h, l
+			p.holds = append(p.holds[:i:i], p.holds[i+1:]...)
+			break
+		}
+	}
 	return true
 }
 
 // reply is called with mu held.
 func (p *Proxy) reply(l *link, _ []byte) bool {
+	if h := l.hold; h != nil {
+		close(h.applied)
+		for !l.cut {
+			p.changed.Wait()
+		}
+		return false
+	}
 	if l.drop == nil {
 		return true
 	}
