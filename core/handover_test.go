@@ -246,9 +246,9 @@ func TestHandOverUnanswered(t *testing.T) {
 	}{
 		{"AnswerLost", loccotest.DropAnswer(), 150 * ms, locco.ErrLate, true},
 		{"RequestLost", loccotest.DropRequest(), 150 * ms, locco.ErrLate, false},
-		{"AnswerFailed", loccotest.FailAnswer(errBroken), 50 * ms, errBroken, true},
-		{"RequestFailed", loccotest.FailRequest(errBroken), 50 * ms, errBroken, false},
-		{"AnswerFailedPassing", loccotest.FailAnswer(errPassing), 50 * ms, errPassing, true},
+		{"AnswerFailed", loccotest.FailAnswer(errBroken), 50 * ms, nil, true},
+		{"RequestFailed", loccotest.FailRequest(errBroken), 50 * ms, nil, false},
+		{"AnswerFailedPassing", loccotest.FailAnswer(errPassing), 50 * ms, nil, true},
 		{"AnswerLate", loccotest.LateAnswer(9900 * ms), 9950 * ms, nil, true},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -272,7 +272,7 @@ func TestHandOverUnanswered(t *testing.T) {
 				if len(rs) < 2 || rs[1].sent != tc.over || !rs[1].leases[0].Again || rs[1].token != w.sent(loccotest.Transfer)[0].token {
 					t.Fatalf("looks = %v; want the waiter's second with its token, again, at %v", rs, tc.over)
 				}
-				if !tc.done { // the key is still the releaser's, who can try again
+				if !tc.done && tc.want != nil { // the key is still the releaser's, who can try again
 					p.waits()
 					w.wantHolder("k", l)
 					if err := l.Release(t.Context()); err != nil {
@@ -291,6 +291,60 @@ func TestHandOverUnanswered(t *testing.T) {
 					if err := l.Release(t.Context()); err != nil {
 						t.Errorf("second Release = %v; want nil", err)
 					}
+				}
+			})
+		})
+	}
+}
+
+// spec 3.6, 5.4: what a hand-over needs and a release does not, such as memory or a lease
+// that is long enough, does not keep the key: it is freed.
+func TestHandOverFailedFreesTheKey(t *testing.T) {
+	t.Parallel()
+	invalid := &locco.ValidationError{Field: "ttl", Rule: "must be longer"}
+	for _, tc := range []struct {
+		name   string
+		effect loccotest.Effect
+		stolen bool
+		broken bool    // the release after it too
+		want   []error // of the Release
+	}{
+		{name: "Failed", effect: loccotest.FailRequest(errBroken)},
+		{name: "FailedForGood", effect: loccotest.FailRequest(errBroken), broken: true, want: []error{errBroken, errPassing}},
+		{name: "Invalid", effect: loccotest.FailRequest(invalid)},
+		{name: "InvalidAndGone", effect: loccotest.FailRequest(invalid), stolen: true, want: []error{locco.ErrLost}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				w := newWire(t)
+				w.dial(w.handing())
+				l := w.goAcquire(t.Context(), "k", time.Minute).lock(0)
+				p := w.goAcquire(t.Context(), "k", 2*time.Minute, locco.RetryDelay(time.Hour))
+				w.sleepTo(50 * ms)
+				if tc.stolen {
+					w.store.take("k", time.Minute)
+				}
+				w.inject(loccotest.Transfer, 1, tc.effect)
+				if tc.broken {
+					w.inject(loccotest.Release, 1, loccotest.FailRequest(errPassing))
+				}
+				err := l.Release(t.Context())
+				if tc.want == nil && err != nil {
+					t.Errorf("Release = %v; want nil", err)
+				}
+				for _, want := range tc.want {
+					if !errors.Is(err, want) {
+						t.Errorf("Release = %v; want %v", err, want)
+					}
+				}
+				if rs := w.sent(loccotest.Release); len(rs) != 1 || rs[0].token != l.Token() {
+					t.Errorf("releases = %v; want one, by the holder's token", rs)
+				}
+				if tc.want == nil {
+					w.wantHolder("k", p.lock(50*ms))
+				} else {
+					p.waits()
 				}
 			})
 		})

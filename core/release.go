@@ -2,6 +2,7 @@ package locco
 
 import (
 	"context"
+	"errors"
 	"time"
 )
 
@@ -154,7 +155,8 @@ func (l *Lock) sendKeep(call *callContext, keep time.Duration) (bool, error) {
 }
 
 // free hands the key to the first local waiter, where that may be, or frees it
-// (spec 3.6).
+// (spec 3.6). A hand-over that failed is no reason to keep the key: it may have needed
+// what a release does not, such as memory, or a longer lease than the waiter's.
 func (l *Lock) free(ctx context.Context, call *callContext) (ours bool, outcome Outcome, err error) {
 	if w := l.heir(); w != nil {
 		a := l.e.handOver(ctx, l, w)
@@ -163,14 +165,14 @@ func (l *Lock) free(ctx context.Context, call *callContext) (ours bool, outcome 
 			return true, OutcomeHandedOver, nil
 		case a.verdict == lookHeld:
 			return false, OutcomeFreed, nil
-		case a.perhapsStored() && w.lock.askTTL < l.e.callTimeout:
-			// The waiter's short lease cut the call short. What is left of our own
-			// time goes into a release; if it finds the key not ours, the waiter
-			// has it.
-			_, err = l.e.backend.Release(call, l.key, l.token)
-			return err == nil, OutcomeFreed, callError(call, l.key, err)
-		case l.e.able.transferrer.on.Load():
+		case a.perhapsStored() && call.expired():
 			return false, OutcomeFreed, a.err
+		case a.perhapsStored():
+			// If this finds the key not ours, the waiter has it (spec 5.4).
+			if _, err = l.e.backend.Release(call, l.key, l.token); err != nil {
+				return false, OutcomeFreed, errors.Join(a.err, callError(call, l.key, err))
+			}
+			return true, OutcomeFreed, nil
 		}
 	}
 	ours, err = l.e.backend.Release(call, l.key, l.token)

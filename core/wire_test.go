@@ -399,7 +399,8 @@ func (w *wire) checkTokens() {
 				}
 				inTime := r.over >= 0 && r.over-r.sent < l.TTL-l.TTL/100
 				lf.granted = lf.granted || r.granted && inTime
-				lf.unanswered = lf.unanswered || r.err != nil && !errors.Is(r.err, errors.ErrUnsupported) || r.granted && !inTime
+				nothing := errors.Is(r.err, errors.ErrUnsupported) || errors.Is(r.err, locco.ErrInvalid) // was done
+				lf.unanswered = lf.unanswered || r.err != nil && !nothing || r.granted && !inTime
 			case loccotest.Release:
 				if lf.released && !w.repeats {
 					w.t.Errorf("%v: the token was released before (spec 2.6)", r)

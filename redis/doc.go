@@ -50,7 +50,8 @@
 // # Stored data
 //
 // A lock is the key: a string with the token as its value and the lease as its
-// expiry, SET key token PX ttl NX. The Node library of the same name stores the same.
+// expiry, SET key token PX ttl NX (and GET, from Redis 7.0 on, which tells a refusal from
+// a request that came twice; before, a refusal costs a second command). The Node library of the same name stores the same.
 // Beside it, only for fenced grants, is the counter "{key}:locco-fence", or
 // "key:locco-fence" if the key has a hash tag. It expires a day after the last
 // grant, or after its lease if that is longer. A key with a "}" but without a hash
@@ -81,10 +82,10 @@
 // The client is the caller's and is not closed. Writes are never marked as
 // retryable, so rueidis sends a write again only where the server has not run it
 // (MOVED, ASK, an unknown script). The one exception is a connection whose lifetime has
-// ended (ConnLifetime) and that breaks while answers are outstanding. If that is because
-// the server was silent for a second, a refusal is checked against the token before it
-// is believed. If the network breaks it in that second, our own grant may come back as
-// held, and the key stays until its lease ends: without ConnLifetime this cannot happen.
+// ended (ConnLifetime) and that breaks while answers are outstanding. What acquires then
+// learns from the server that the key has its own token, and is tried again; so it is with
+// proxies that repeat requests. A release that went out twice may say [locco.ErrLost] of a
+// lock that the first one has freed.
 //
 // Reads that decide something are scripts and go to the primary, also with
 // SendToReplicas. A call with a deadline keeps rueidis out of its slower pipelining
