@@ -66,7 +66,7 @@
 // missing (NOPERM) is a [*locco.ValidationError] that wraps the server's error and
 // says what the user needs:
 //
-//	+evalsha +eval +set +get +exists +del +pexpire +pttl +time
+//	+evalsha +eval +set +get +del +pexpire +pttl +time
 //	+publish +subscribe +unsubscribe and the channels, unless WithoutWakeUps is given;
 //	on a Cluster +spublish +ssubscribe +sunsubscribe in their place
 //

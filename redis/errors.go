@@ -40,7 +40,7 @@ func (e *ReplicationError) Error() string {
 var errUnsure = errors.New("locco: the key has our token already: the driver sent the request twice")
 
 // needs says what the user of the connection must be allowed to do.
-const needs = "the user needs +evalsha +eval +set +get +exists +del +pexpire +pttl +time, to publish and " +
+const needs = "the user needs +evalsha +eval +set +get +del +pexpire +pttl +time, to publish and " +
 	"subscribe the channels of the keys (+publish +subscribe +unsubscribe, on a Cluster +spublish +ssubscribe +sunsubscribe) " +
 	"unless WithoutWakeUps is given, and the keys with those of their fences"
 

@@ -51,13 +51,15 @@ func NewResource(client rueidis.Client, name string) *Resource {
 
 // Raise claims the resource for fence: from now on every smaller one is refused with
 // a [*StaleError]. Call it before the first read of the data, so that no earlier
-// holder can change what was read. An equal fence passes.
+// holder can change what was read. An equal fence passes. It may be repeated when there was
+// no answer in time, for which the error is [locco.ErrLate] or that of ctx.
 func (r *Resource) Raise(ctx context.Context, fence int64) error {
 	if err := r.check(fence); err != nil {
 		return err
 	}
-	seen, err := r.run(ctx, &protocol.Raise, []string{protocol.MarkKey(r.name)}, []string{protocol.Fence(fence)}).AsInt64()
-	return r.stale(seen, fence, err)
+	answer, late := r.run(ctx, &protocol.Raise, []string{protocol.MarkKey(r.name)}, []string{protocol.Fence(fence)})
+	seen, err := answer.AsInt64()
+	return r.stale(seen, fence, late(err))
 }
 
 // Guard runs a command that writes, in one step with the check that no larger fence
@@ -67,7 +69,9 @@ func (r *Resource) Raise(ctx context.Context, fence int64) error {
 //
 //	r.Guard(ctx, lock.Fence(), []string{"{account:1}:balance"}, "SET", "{account:1}:balance", "17")
 //
-// An error of the command itself leaves the claim.
+// An error of the command itself leaves the claim. Without an answer in time it is not
+// known whether the command has run; the error then matches [locco.ErrLate], or is that of
+// ctx.
 func (r *Resource) Guard(ctx context.Context, fence int64, keys []string, command ...string) (rueidis.RedisMessage, error) {
 	if len(command) == 0 {
 		return rueidis.RedisMessage{}, &locco.ValidationError{Field: "command", Value: command, Rule: "must not be empty"}
@@ -81,9 +85,10 @@ func (r *Resource) Guard(ctx context.Context, fence int64, keys []string, comman
 	}
 	all := append([]string{mark}, keys...)
 	args := append([]string{protocol.Fence(fence)}, command...)
-	list, err := r.run(ctx, &protocol.Guard, all, args).ToArray()
+	answer, late := r.run(ctx, &protocol.Guard, all, args)
+	list, err := answer.ToArray()
 	if err != nil || len(list) == 0 {
-		return rueidis.RedisMessage{}, explain(err)
+		return rueidis.RedisMessage{}, explain(late(err))
 	}
 	seen, err := list[0].AsInt64()
 	if err := r.stale(seen, fence, err); err != nil || len(list) < 2 {
@@ -102,7 +107,7 @@ func (r *Resource) stale(seen, fence int64, err error) error {
 	return nil
 }
 
-// resourceTimeout is for a context without a deadline: one that can be canceled but
+// resourceTimeout, ten seconds, is for a context without a deadline: one that can be canceled but
 // has none would put the driver's connection into its slower mode for good.
 const resourceTimeout = 10 * time.Second
 
@@ -137,12 +142,21 @@ func (r *Resource) checkSlots(mark string, keys []string) error {
 	return nil
 }
 
-func (r *Resource) run(ctx context.Context, s *protocol.Script, keys, args []string) rueidis.RedisResult {
+// run runs a script. Its errors go through late: a timeout of ours or of the driver must
+// not look like the end of the caller's context (spec 7.2).
+func (r *Resource) run(ctx context.Context, s *protocol.Script, keys, args []string) (answer rueidis.RedisResult, late func(error) error) {
+	began, call := time.Now(), ctx
 	if _, bounded := ctx.Deadline(); !bounded {
 		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, resourceTimeout)
+		call, cancel = context.WithTimeout(ctx, resourceTimeout)
 		defer cancel()
 	}
 	b := Backend{client: r.client}
-	return b.read(ctx, s, keys, args)
+	answer = b.read(call, s, keys, args)
+	return answer, func(err error) error {
+		if ctx.Err() == nil && (errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled)) {
+			return &locco.LateError{Key: r.name, Attempts: 1, Elapsed: time.Since(began), Err: err}
+		}
+		return err
+	}
 }

@@ -4,7 +4,7 @@ import (
 	"context"
 	"errors"
 	"strings"
-	"sync"
+	"time"
 
 	"github.com/redis/rueidis"
 
@@ -76,7 +76,12 @@ func (s *subscriber) Subscribe(ctx context.Context, channels []string) (refused 
 	return refused, nil
 }
 
+// answerTimeout is how long the server may take for the answer to one command.
+const answerTimeout = 5 * time.Second
+
 func (s *subscriber) subscribe(ctx context.Context, channels ...string) error {
+	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
+	defer cancel()
 	cmd := s.conn.B().Subscribe().Channel(channels...).Build()
 	if s.sharded {
 		cmd = s.conn.B().Ssubscribe().Channel(channels...).Build()
@@ -107,11 +112,17 @@ func (s *subscriber) Unsubscribe(ctx context.Context, channels []string) error {
 		return s.conn.Do(ctx, s.conn.B().Unsubscribe().Channel(channels...).Build()).Error()
 	}
 	for _, channel := range channels {
-		if err := s.conn.Do(ctx, s.conn.B().Sunsubscribe().Channel(channel).Build()).Error(); err != nil {
+		if err := s.sunsubscribe(ctx, channel); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+func (s *subscriber) sunsubscribe(ctx context.Context, channel string) error {
+	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
+	defer cancel()
+	return s.conn.Do(ctx, s.conn.B().Sunsubscribe().Channel(channel).Build()).Error()
 }
 
 // Wait implements [pubsub.Conn].
@@ -135,253 +146,4 @@ func (s *subscriber) Close() { s.conn.Close() }
 func answered(err error) bool {
 	_, ok := redisError(err)
 	return ok
-}
-
-// maxRedirections is how often a subscription follows a slot.
-const maxRedirections = 5
-
-// clusterSubscriber is subscribed to channels of the nodes of a Cluster, each at the
-// node that has its slot, over one connection a node. A node that is gone takes only
-// its own channels with it.
-type clusterSubscriber struct {
-	client rueidis.Client
-	events pubsub.Events
-
-	mu       sync.Mutex // guards what follows
-	nodes    map[string]*node
-	owner    map[uint16]string // the address of the node that has a slot, as far as known
-	watching sync.WaitGroup
-}
-
-// node is the connection to a node.
-type node struct {
-	*subscriber
-	channels map[string]bool
-	closed   chan struct{}
-}
-
-// nodeEvents is what a connection to a node reports to.
-type nodeEvents struct {
-	cluster *clusterSubscriber
-	node    *node
-}
-
-// Message implements [pubsub.Events].
-func (e nodeEvents) Message(channel string) { e.cluster.events.Message(channel) }
-
-// Lost implements [pubsub.Events]: a slot has moved, or we have unsubscribed.
-func (e nodeEvents) Lost(channel string) {
-	e.cluster.mu.Lock()
-	ours := e.node.channels[channel]
-	delete(e.node.channels, channel)
-	e.cluster.mu.Unlock()
-	if ours {
-		e.cluster.events.Lost(channel)
-	}
-}
-
-func newClusterSubscriber(client rueidis.Client, events pubsub.Events) *clusterSubscriber {
-	return &clusterSubscriber{client: client, events: events, nodes: map[string]*node{}, owner: map[uint16]string{}}
-}
-
-// Subscribe implements [pubsub.Conn]. The nodes are asked at the same time, so that one
-// that is silent holds up no other.
-func (c *clusterSubscriber) Subscribe(ctx context.Context, channels []string) (refused map[string]error, err error) {
-	refused = map[string]error{}
-	for range maxRedirections {
-		byNode := map[string][]string{}
-		for _, channel := range channels {
-			addr, err := c.locate(channel)
-			if err != nil {
-				refused[channel] = err
-				continue
-			}
-			byNode[addr] = append(byNode[addr], channel)
-		}
-		var (
-			wg sync.WaitGroup
-			mu sync.Mutex // guards refused and channels
-		)
-		channels = nil
-		for addr, list := range byNode {
-			wg.Go(func() {
-				answers, err := c.subscribeAt(ctx, addr, list)
-				mu.Lock()
-				defer mu.Unlock()
-				for _, channel := range list {
-					if err == nil && answers[channel] == nil {
-						delete(refused, channel)
-						continue
-					}
-					refused[channel] = errors.Join(err, answers[channel])
-					if c.moved(channel, refused[channel]) {
-						channels = append(channels, channel)
-					}
-				}
-			})
-		}
-		wg.Wait()
-		if len(channels) == 0 {
-			return refused, nil
-		}
-		c.refresh(ctx, channels[0])
-	}
-	return refused, nil
-}
-
-// locate answers a node for a channel: the one that has it, or any if that is not
-// known.
-func (c *clusterSubscriber) locate(channel string) (addr string, err error) {
-	nodes := c.client.Nodes()
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if addr := c.owner[protocol.Slot(channel)]; nodes[addr] != nil {
-		return addr, nil
-	}
-	for addr := range nodes {
-		return addr, nil
-	}
-	return "", rueidis.ErrNoAddr
-}
-
-// moved takes in an answer that sends us to another node.
-func (c *clusterSubscriber) moved(channel string, err error) bool {
-	slot := protocol.Slot(channel)
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	delete(c.owner, slot)
-	e, ok := redisError(err)
-	if !ok {
-		return false
-	}
-	addr, ok := e.IsMoved()
-	if ok {
-		c.owner[slot] = addr
-	}
-	return ok
-}
-
-// refresh makes the driver, which learns of a node by being sent to it, send something
-// where channel belongs.
-func (c *clusterSubscriber) refresh(ctx context.Context, channel string) {
-	_ = c.client.Do(ctx, c.client.B().Exists().Key(channel).Build()).Error()
-}
-
-// subscribeAt subscribes channels at one node.
-func (c *clusterSubscriber) subscribeAt(ctx context.Context, addr string, channels []string) (refused map[string]error, err error) {
-	client := c.client.Nodes()[addr]
-	if client == nil {
-		return nil, rueidis.ErrNoAddr
-	}
-	c.mu.Lock()
-	n := c.nodes[addr]
-	c.mu.Unlock()
-	if n == nil {
-		n = &node{channels: map[string]bool{}, closed: make(chan struct{})}
-		n.subscriber = newSubscriber(client, true, nodeEvents{c, n})
-		c.mu.Lock()
-		c.nodes[addr] = n
-		c.mu.Unlock()
-		c.watching.Go(func() { c.watch(addr, n) })
-	}
-	c.mu.Lock()
-	for _, channel := range channels { // first, so that the loss of one is noticed from now on
-		n.channels[channel] = true
-	}
-	c.mu.Unlock()
-	refused, err = n.Subscribe(ctx, channels)
-	if err != nil {
-		c.drop(addr, n)
-		return nil, err
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for _, channel := range channels {
-		if refused[channel] == nil {
-			c.owner[protocol.Slot(channel)] = addr
-		} else {
-			delete(n.channels, channel)
-		}
-	}
-	return refused, nil
-}
-
-// watch waits for the end of a connection.
-func (c *clusterSubscriber) watch(addr string, n *node) {
-	select {
-	case <-n.broken: //nolint:errcheck // why does not matter: it is set up again
-		c.drop(addr, n)
-	case <-n.closed:
-	}
-}
-
-// drop gives up a connection, and tells of the channels that it had.
-func (c *clusterSubscriber) drop(addr string, n *node) {
-	c.mu.Lock()
-	known := c.nodes[addr] == n
-	var channels []string
-	if known {
-		delete(c.nodes, addr)
-		close(n.closed)
-		for channel := range n.channels {
-			channels = append(channels, channel)
-			delete(c.owner, protocol.Slot(channel))
-		}
-	}
-	c.mu.Unlock()
-	if known {
-		n.Close()
-	}
-	for _, channel := range channels {
-		c.events.Lost(channel)
-	}
-}
-
-// Unsubscribe implements [pubsub.Conn]. A node without channels is let go.
-func (c *clusterSubscriber) Unsubscribe(ctx context.Context, channels []string) error {
-	c.mu.Lock()
-	byNode := map[string][]string{}
-	for _, channel := range channels {
-		for addr, n := range c.nodes {
-			if n.channels[channel] {
-				delete(n.channels, channel)
-				byNode[addr] = append(byNode[addr], channel)
-			}
-		}
-	}
-	nodes := map[string]*node{}
-	for addr := range byNode {
-		nodes[addr] = c.nodes[addr]
-	}
-	c.mu.Unlock()
-	for addr, n := range nodes {
-		c.mu.Lock()
-		empty := len(n.channels) == 0
-		c.mu.Unlock()
-		if empty || n.Unsubscribe(ctx, byNode[addr]) != nil {
-			c.drop(addr, n)
-		}
-	}
-	return nil
-}
-
-// Wait implements [pubsub.Conn]. What breaks is told channel by channel.
-func (c *clusterSubscriber) Wait(ctx context.Context) error {
-	<-ctx.Done()
-	return nil
-}
-
-// Close implements [pubsub.Conn].
-func (c *clusterSubscriber) Close() {
-	c.mu.Lock()
-	nodes := c.nodes
-	c.nodes = map[string]*node{}
-	for _, n := range nodes {
-		close(n.closed)
-	}
-	c.mu.Unlock()
-	for _, n := range nodes {
-		n.Close()
-	}
-	c.watching.Wait()
 }

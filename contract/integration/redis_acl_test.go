@@ -20,7 +20,7 @@ import (
 // more to connect.
 var (
 	connecting = strings.Fields("+hello +client +ping")
-	rights     = strings.Fields("+evalsha +eval +set +get +exists +del +pexpire +pttl +time")
+	rights     = strings.Fields("+evalsha +eval +set +get +del +pexpire +pttl +time")
 	wakeUps    = strings.Fields("+publish +subscribe +unsubscribe")
 	shardWakes = strings.Fields("+spublish +ssubscribe +sunsubscribe")
 )
@@ -327,8 +327,7 @@ func TestRedisEachRightIsNeeded(t *testing.T) {
 			"+evalsha":     scripts,
 			"+eval":        scripts, // the server knows none yet
 			"+set":         {"acquire", "fenced", "many", "transfer"},
-			"+get":         {"transfer", "extend", "extendmany", "check", "release"},
-			"+exists":      {"fenced", "refused", "many"},
+			"+get":         {"fenced", "refused", "many", "transfer", "extend", "extendmany", "check", "release"},
 			"+del":         {"release"},
 			"+pexpire":     {"extend", "extendmany"},
 			"+pttl":        {"refused"},

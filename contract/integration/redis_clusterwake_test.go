@@ -42,7 +42,7 @@ func clusterWakeUps(t *testing.T, c *integration.Cluster, d driver, s settings) 
 
 	for i, key := range keys {
 		before := shardMessages(t, c)
-		woken(t, holder, waiter, key, func() {})
+		woken(t, c, holder, waiter, key, func() {})
 		for other, n := range shardMessages(t, c) {
 			// A node says so to the replicas of its own shard, of which there are none here.
 			if n != before[other] {
@@ -82,7 +82,7 @@ func clusterWakeUps(t *testing.T, c *integration.Cluster, d driver, s settings) 
 
 	t.Run("KilledConnections", func(t *testing.T) {
 		for i, key := range keys {
-			woken(t, holder, waiter, key, func() {
+			woken(t, c, holder, waiter, key, func() {
 				awaitChannel(t, c.Nodes[i], protocol.Channel(key))
 				c.Nodes[i].KillClients(t)
 				awaitSubscriptions(t, c.Nodes[i], 1)
@@ -93,7 +93,7 @@ func clusterWakeUps(t *testing.T, c *integration.Cluster, d driver, s settings) 
 	t.Run("MovedSlot", func(t *testing.T) {
 		from := c.Owner(t, keys[0])
 		to := (from + 1) % len(c.Nodes)
-		woken(t, holder, waiter, keys[0], func() {
+		woken(t, c, holder, waiter, keys[0], func() {
 			awaitChannel(t, c.Nodes[from], protocol.Channel(keys[0]))
 			c.MoveSlot(t, keys[0], to)
 			awaitChannel(t, c.Nodes[to], protocol.Channel(keys[0]))
@@ -102,14 +102,78 @@ func clusterWakeUps(t *testing.T, c *integration.Cluster, d driver, s settings) 
 	})
 
 	t.Run("NodeAway", func(t *testing.T) {
-		woken(t, holder, waiter, keys[1], func() {
+		woken(t, c, holder, waiter, keys[1], func() {
 			awaitChannel(t, c.Nodes[1], protocol.Channel(keys[1]))
 			c.Nodes[1].Pause(t)
-			time.Sleep(500 * time.Millisecond)
 			c.Nodes[1].Unpause(t)
 			c.Nodes[1].KillClients(t)
 			awaitChannel(t, c.Nodes[1], protocol.Channel(keys[1]))
 		})
+	})
+
+	t.Run("NodeRestarted", func(t *testing.T) { // with the loss of what it had
+		take(t, holder, keys[2], 10*time.Minute)
+		ctx, cancel := context.WithTimeout(t.Context(), patience)
+		defer cancel()
+		done := make(chan taken, 1)
+		go func() {
+			lock, err := waiter.Acquire(ctx, keys[2], time.Minute, onlyWoken...)
+			done <- taken{lock, err}
+		}()
+		awaitChannel(t, c.Nodes[2], protocol.Channel(keys[2]))
+		c.Nodes[2].Stop(t)
+		b := d.open(t, s).(locco.Watcher)
+		if _, _, err := b.Watch(ctx, keys[2]); err == nil || ctx.Err() != nil {
+			t.Errorf("Watch at a node that is down = %v; want its error", err)
+		}
+		c.Nodes[2].Start(t)
+		c.WaitOK(t)
+		release(t, got(t, done))
+	})
+
+	t.Run("SilentNode", func(t *testing.T) {
+		b := d.open(t, s).(locco.Watcher)
+		c.Nodes[1].Pause(t)
+		silent := make(chan struct{})
+		ctx, cancel := context.WithTimeout(t.Context(), patience)
+		defer cancel()
+		go func() {
+			defer close(silent)
+			if _, stop, err := b.Watch(ctx, keys[1]); err == nil {
+				stop()
+			}
+		}()
+		for i := range 20 { // so that most of them begin after the other one
+			for _, key := range []string{keys[0], keys[2]} {
+				tag, _ := protocol.HashTag(protocol.Channel(key))
+				_, stop, err := b.Watch(ctx, fmt.Sprintf("{%s}:%d", tag, i))
+				if err != nil {
+					t.Fatalf("Watch at a node, while another is silent = %v", err)
+				}
+				defer stop()
+			}
+		}
+		select {
+		case <-silent:
+			t.Error("the watches at other nodes had to wait for that at a silent one")
+		default:
+		}
+		c.Nodes[1].Unpause(t)
+		<-silent
+	})
+
+	t.Run("OneConnectionEach", func(t *testing.T) {
+		b := d.open(t, s).(locco.Watcher)
+		for i := range 30 {
+			_, stop, err := b.Watch(t.Context(), fmt.Sprintf("%s:many:%d", d.name, i))
+			if err != nil {
+				t.Fatalf("Watch = %v", err)
+			}
+			defer stop()
+		}
+		for _, n := range c.Nodes {
+			awaitSubscriptions(t, n, 1)
+		}
 	})
 
 	t.Run("Closed", func(t *testing.T) {
@@ -119,13 +183,13 @@ func clusterWakeUps(t *testing.T, c *integration.Cluster, d driver, s settings) 
 	})
 
 	t.Run("KeyWithoutHashTag", func(t *testing.T) {
-		woken(t, holder, waiter, "a}b"+d.name, func() {})
+		woken(t, c, holder, waiter, "a}b"+d.name, func() {})
 	})
 }
 
 // woken has holder take key and waiter wait for it, does harm, and lets holder release
 // the key. The wait must end by that.
-func woken(t *testing.T, holder, waiter *locco.Locker, key string, harm func()) {
+func woken(t *testing.T, c *integration.Cluster, holder, waiter *locco.Locker, key string, harm func()) {
 	t.Helper()
 	lock := take(t, holder, key, time.Minute)
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
@@ -135,14 +199,11 @@ func woken(t *testing.T, holder, waiter *locco.Locker, key string, harm func()) 
 		err  error
 	}
 	done := make(chan result, 1)
-	waiting := make(chan struct{})
 	go func() {
-		close(waiting)
 		next, err := waiter.Acquire(ctx, key, time.Minute, onlyWoken...)
 		done <- result{next, err}
 	}()
-	<-waiting
-	time.Sleep(100 * time.Millisecond) // for the watch to be there; one that is not costs the test nothing but its point
+	awaitChannel(t, c.Nodes[c.Owner(t, key)], protocol.Channel(key))
 	harm()
 	if err := lock.Release(t.Context()); err != nil { // on a connection that was killed
 		if err := lock.Release(t.Context()); err != nil {

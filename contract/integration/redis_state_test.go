@@ -163,8 +163,13 @@ func TestRedisReadOnly(t *testing.T) {
 	eachDriver(t, func(t *testing.T, d driver, r integration.Redis) {
 		n := integration.StartRedis(t, r)
 		l := newLocker(t, d.open(t, at(n)), locco.WithFencing())
+		held := take(t, l, "held", time.Minute)
 		if _, err := n.Do(t.Context(), "REPLICAOF", "127.0.0.1", "1"); err != nil {
 			t.Fatal(err)
+		}
+		// It has the lease still, but the one that it follows decides.
+		if err := held.Check(t.Context()); err == nil || errors.Is(err, locco.ErrLost) || !strings.Contains(err.Error(), "READONLY") {
+			t.Errorf("spec 8.2: Check = %v; want the server's READONLY", err)
 		}
 		_, err := l.TryAcquire(t.Context(), "k", time.Minute)
 		wantFailure(t, "TryAcquire", err)
@@ -179,6 +184,10 @@ func TestRedisReadOnly(t *testing.T) {
 			t.Fatal(err)
 		}
 		release(t, got(t, waiter))
+		if err := held.Check(t.Context()); err != nil {
+			t.Errorf("Check on the primary = %v; want nil", err)
+		}
+		release(t, held)
 	})
 }
 

@@ -48,8 +48,8 @@ var (
 	Extend      = Script{"extend", extendSource, "51c3d9e63d14848c719c49017714e66cc292778c"}
 	ExtendMany  = Script{"extendmany", extendManySource, "c24b7832046636d46c5cfff3e8f13153709a03ba"}
 	Release     = Script{"release", releaseSource, "c772892104448eadd603787e3c9966ef909e5255"}
-	Holds       = Script{"holds", holdsSource, "578e48a0403f9e496346653b9b51c25d251a818e"}
-	Transfer    = Script{"transfer", grantSource + transferSource, "6aaac9e41d92fad5f967cbe603c6808887bfeb67"}
+	Holds       = Script{"holds", holdsSource, "691323c15c5278ab4124a18f7f0b675b880f8f20"}
+	Transfer    = Script{"transfer", grantSource + transferSource, "8f2b451b3b2b5858bcd07db0bc05c81e38e2d834"}
 	Raise       = Script{"raise", raiseSource, "ad31a20ad2006a09ebf4f03316f2b659d7241d96"}
 	Guard       = Script{"guard", guardSource, "2dbb339289d1c763f1a69aeb0256c5741f082701"}
 )

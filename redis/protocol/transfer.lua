@@ -2,7 +2,7 @@
 -- milliseconds. With the counter of its fences as KEYS[2] the grant is fenced. With
 -- ARGV[4] a live lease of the token ARGV[2] is a grant too; without it, the error OWNTOKEN.
 -- Returns what the script that acquires returns; 0 also if nobody has the key.
-local holder = redis.pcall('get', KEYS[1])
+local holder = call('get', KEYS[1])
 if not holder then
   return 0
 end
