@@ -150,7 +150,7 @@ func clusterWakeUps(t *testing.T, c *integration.Cluster, d driver, s settings) 
 				if err != nil {
 					t.Fatalf("Watch at a node, while another is silent = %v", err)
 				}
-				defer stop()
+				t.Cleanup(stop)
 			}
 		}
 		select {
@@ -169,7 +169,7 @@ func clusterWakeUps(t *testing.T, c *integration.Cluster, d driver, s settings) 
 			if err != nil {
 				t.Fatalf("Watch = %v", err)
 			}
-			defer stop()
+			t.Cleanup(stop)
 		}
 		for _, n := range c.Nodes {
 			awaitSubscriptions(t, n, 1)

@@ -3,6 +3,7 @@ package integration_test
 import (
 	"crypto/rand"
 	"errors"
+	"fmt"
 	"strings"
 	"sync"
 	"testing"
@@ -217,7 +218,11 @@ func testFailoverReadOnly(t *testing.T, f *failover) {
 		}
 	}
 	// The connections may have broken meanwhile, which a first call finds out.
-	soon(t, "the old primary answers", func() bool { return f.direct.Check(t.Context()) == nil })
+	soon(t, "the old primary answers, what is not a check", func() bool {
+		check := f.direct.Check(t.Context())
+		_, try := f.only.TryAcquire(t.Context(), rand.Text(), time.Minute)
+		return strings.Contains(fmt.Sprint(check), "READONLY") && strings.Contains(fmt.Sprint(try), "READONLY")
+	})
 	key := rand.Text()
 	_, err := f.only.TryAcquire(t.Context(), key, time.Minute)
 	readOnly("TryAcquire", err)
