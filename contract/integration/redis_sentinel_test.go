@@ -217,18 +217,19 @@ func testFailoverReadOnly(t *testing.T, f *failover) {
 			t.Errorf("%s = %v; want the server's READONLY", what, err)
 		}
 	}
-	// The connections may have broken meanwhile, which a first call finds out.
+	// Sentinel cuts connections meanwhile, which a call finds out.
 	soon(t, "the old primary answers, what is not a check", func() bool {
-		check := f.direct.Check(t.Context())
-		_, try := f.only.TryAcquire(t.Context(), rand.Text(), time.Minute)
-		return strings.Contains(fmt.Sprint(check), "READONLY") && strings.Contains(fmt.Sprint(try), "READONLY")
+		return strings.Contains(fmt.Sprint(f.direct.Check(t.Context())), "READONLY")
 	})
 	key := rand.Text()
-	_, err := f.only.TryAcquire(t.Context(), key, time.Minute)
-	readOnly("TryAcquire", err)
-	_, err = f.only.Acquire(t.Context(), key, time.Minute, locco.Retries(3), locco.RetryDelay(10*time.Millisecond))
+	soon(t, "TryAcquire finds a replica", func() bool {
+		_, err := f.only.TryAcquire(t.Context(), key, time.Minute)
+		wantFailure(t, "TryAcquire", err)
+		return strings.Contains(fmt.Sprint(err), "READONLY")
+	})
+	_, err := f.only.Acquire(t.Context(), key, time.Minute, locco.Retries(3), locco.RetryDelay(10*time.Millisecond))
 	readOnly("Acquire", err)
-	if e := f.onlyJ.of(key, locco.EventAcquireFailed); len(e) != 2 || e[0].Attempts != 1 || e[1].Attempts < 4 {
+	if e := f.onlyJ.of(key, locco.EventAcquireFailed); len(e) < 2 || e[0].Attempts != 1 || e[len(e)-1].Attempts < 4 {
 		t.Errorf("TryAcquire and Acquire(3 retries) of a replica: events %+v; want failures after 1 and after 4 attempts", e)
 	}
 	_, err = f.only.AcquireMany(t.Context(), []string{key, key + "b"}, time.Minute, locco.Retries(1), locco.RetryDelay(10*time.Millisecond))
