@@ -26,12 +26,20 @@ type runner struct {
 	pool interface { // nil if db has no connections to give
 		Acquire(ctx context.Context) (*pgxpool.Conn, error)
 	}
-	conn *pgx.Conn     // db itself, if it is one connection
+	conn single        // db itself, if it is one connection
 	busy chan struct{} // holds one: the right to use conn
 
 	// strict: the server waits for standbys at a commit, so that every answer is
 	// checked for the warning that it gave that up.
 	strict atomic.Bool
+}
+
+// single is one connection: a *pgx.Conn, or something that embeds one.
+type single interface {
+	DB
+	PgConn() *pgconn.PgConn
+	IsClosed() bool
+	Config() *pgx.ConnConfig
 }
 
 func newRunner(db DB, unprepared bool) *runner {
@@ -42,7 +50,7 @@ func newRunner(db DB, unprepared bool) *runner {
 	switch db := db.(type) {
 	case pgx.Tx:
 		r.tx = true
-	case *pgx.Conn:
+	case single:
 		r.conn = db
 	case interface{ Conn() *pgx.Conn }: // such as *pgxpool.Conn
 		r.conn = db.Conn()
@@ -147,6 +155,19 @@ func (r *runner) confirm(ctx context.Context, err error, strict bool, c *call) e
 	return nil
 }
 
+// learn finds out whether a commit waits for standbys. That may change later, which
+// [runner.confirm] notices.
+func (r *runner) learn(ctx context.Context) error {
+	c := newCall("SELECT " + synchronous)
+	err := r.use(ctx, false, func(db DB) error {
+		return db.QueryRow(ctx, c.sql, r.arguments(c)...).Scan(&c.synchronous)
+	})
+	if c.synchronous {
+		r.strict.Store(true)
+	}
+	return err
+}
+
 // use lends f the database: the pool, or one connection for it alone. If strict, f
 // fails when the server gave a warning.
 func (r *runner) use(ctx context.Context, strict bool, f func(db DB) error) error {
@@ -188,11 +209,16 @@ func (r *runner) use(ctx context.Context, strict bool, f func(db DB) error) erro
 // watched runs f on a connection and fails if the server sent a warning. What the
 // user does with warnings is set in the connection's configuration, which we cannot
 // change, so we read the trace of the protocol.
-func watched(conn *pgx.Conn, f func(db DB) error) error {
+func watched(conn single, f func(db DB) error) error {
 	var w warnings
 	frontend := conn.PgConn().Frontend()
 	frontend.Trace(&w, pgproto3.TracerOptions{SuppressTimestamps: true, RegressMode: true})
-	defer frontend.Untrace()
+	defer func() {
+		// The driver still writes to a connection that it gave up, in the background.
+		if !conn.IsClosed() {
+			frontend.Untrace()
+		}
+	}()
 	if err := f(conn); err != nil {
 		return err
 	}

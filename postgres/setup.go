@@ -36,6 +36,9 @@ func (b *Backend) ready(ctx context.Context, fenced bool) error {
 			return err
 		}
 		if create == "" {
+			if err := b.db.learn(ctx); err != nil {
+				return b.explain(err)
+			}
 			b.table.Store(true)
 			if fenced {
 				b.fences.Store(true)

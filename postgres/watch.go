@@ -6,6 +6,9 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"maps"
+	"net"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -96,7 +99,12 @@ func (l *listener) Subscribe(ctx context.Context, channels []string) (refused ma
 		}
 		refused[name] = pubsub.ErrLater
 	}
-	return refused, nil
+	if refused == nil {
+		return nil, nil
+	}
+	// Nobody may be there to ask for it again.
+	_, err = l.script(ctx, slices.Collect(maps.Keys(refused)), "UNLISTEN %s; SELECT %d;")
+	return refused, err
 }
 
 // Unsubscribe implements [pubsub.Conn].
@@ -122,19 +130,65 @@ func (l *listener) script(ctx context.Context, channels []string, statements str
 	return results, err
 }
 
-// Wait implements [pubsub.Conn].
+// Wait implements [pubsub.Conn]. It ends by the deadline of the network connection, not
+// by a context given to the driver: with the handler of contexts that the caller may have
+// set in the pool's configuration, that could take long, and send requests to cancel
+// what runs next.
+//
+// A connection that was silent for a while is asked whether it is still there: nothing
+// else tells a waiter's side that the network has forgotten it.
 func (l *listener) Wait(ctx context.Context) error {
+	network := l.conn.PgConn().Conn()
+	ended := make(chan struct{})
+	stop := context.AfterFunc(ctx, func() {
+		defer close(ended)
+		_ = network.SetReadDeadline(time.Unix(1, 0))
+	})
+	defer func() {
+		if !stop() {
+			<-ended
+		}
+		if !l.conn.IsClosed() { // else it is the driver's, which cleans up
+			_ = network.SetReadDeadline(time.Time{})
+		}
+	}()
 	for {
-		n, err := l.conn.WaitForNotification(ctx)
+		_ = network.SetReadDeadline(time.Now().Add(silence))
+		if ctx.Err() != nil { // the deadline of AfterFunc may have come before ours
+			return nil
+		}
+		n, err := l.conn.WaitForNotification(context.Background())
 		switch {
 		case err == nil:
 			l.events.Message(n.Channel)
-		case ctx.Err() != nil && !l.conn.IsClosed():
-			return nil
-		default:
+		case l.conn.IsClosed():
 			return err
+		case ctx.Err() != nil:
+			return nil
+		case !isTimeout(err):
+			return err
+		default:
+			_ = network.SetReadDeadline(time.Time{})
+			if err := l.ping(); err != nil {
+				return err
+			}
 		}
 	}
+}
+
+// silence is how long a listening connection may be silent before it is asked whether it
+// is still there.
+const silence = 10 * time.Second
+
+func (l *listener) ping() error {
+	ctx, cancel := context.WithTimeout(context.Background(), silence/2)
+	defer cancel()
+	return l.conn.Ping(ctx)
+}
+
+func isTimeout(err error) bool {
+	var e net.Error
+	return errors.As(err, &e) && e.Timeout()
 }
 
 // Close implements [pubsub.Conn].

@@ -10,6 +10,6 @@ WHERE key = $1 AND token = $2
   AND (SELECT set_config('lock_timeout', $3, true)) IS NOT NULL
 RETURNING CASE
     WHEN expires_at <= clock_timestamp() THEN false
-    WHEN pg_try_advisory_xact_lock($4) THEN true
-    ELSE pg_notify('locco_' || to_hex($4), '')::text = ''
+    WHEN pg_try_advisory_xact_lock($4::bigint) THEN true
+    ELSE pg_notify('locco_' || to_hex($4::bigint), '')::text = ''
 END
