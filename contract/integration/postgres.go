@@ -6,6 +6,7 @@ import (
 	"net"
 	"os"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -111,6 +112,142 @@ func startPostgres(ctx context.Context, p Postgres, args []string) (n *PostgresN
 		return err
 	})
 	return n, err
+}
+
+// PostgresReplicated is a primary and a standby that its commits wait for.
+type PostgresReplicated struct {
+	Primary, Standby *PostgresNode
+}
+
+// StartPostgresReplicated starts a primary, and a standby that was copied from it and
+// follows it. The primary has synchronous_standby_names set, so that a commit waits for
+// the standby. Args are added to the commands of both.
+func StartPostgresReplicated(t testing.TB, p Postgres, args ...string) *PostgresReplicated {
+	t.Helper()
+	network, ports := postgresNetwork(t, p, 2)
+	primary := startPostgresIn(t, p, network, ports[0], "primary", nil, p.command(ports[0], args...))
+	// What is started as root, in the public image, goes on as the server's user. A copy
+	// that is there already is kept, so that a standby can be restarted.
+	script := `set -e
+as() { if [ "$(id -u)" = 0 ]; then exec gosu postgres "$@"; else exec "$@"; fi; }
+[ -e /tmp/standby/PG_VERSION ] || (as pg_basebackup -D /tmp/standby -R -X stream -c fast -d "$0")
+export PGDATA=/tmp/standby
+as "$@"`
+	source := fmt.Sprintf("host=%s port=%d user=postgres application_name=standby", host, ports[0])
+	standby := startPostgresIn(t, p, network, ports[1], "standby",
+		append([]string{"sh", "-c", script, source}, p.command(ports[1], append(args, "-c", "listen_addresses=*")...)...), nil)
+	s := &PostgresReplicated{primary, standby}
+	primary.Exec(t, "ALTER SYSTEM SET synchronous_standby_names = 'standby'")
+	primary.Exec(t, "SELECT pg_reload_conf()")
+	s.WaitLinked(t)
+	return s
+}
+
+// WaitLinked waits until the primary counts on the standby.
+func (s *PostgresReplicated) WaitLinked(t testing.TB) {
+	t.Helper()
+	err := eventually(t.Context(), s.Standby.Name+" follows its primary", func(ctx context.Context) error {
+		conn, err := pgx.Connect(ctx, s.Primary.URL)
+		if err != nil {
+			return err
+		}
+		defer func() { _ = conn.Close(ctx) }()
+		var names, state string
+		err = conn.QueryRow(ctx, `SELECT current_setting('synchronous_standby_names'),
+			coalesce((SELECT state || ' ' || sync_state FROM pg_stat_replication), '')`).Scan(&names, &state)
+		if err != nil || names != "standby" || state != "streaming sync" {
+			return notYet(err, "the primary says %q", state)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// StartPgBouncer starts a server, and before it PgBouncer, which gives each transaction
+// another connection. It returns the URL of the database postgres through it, for
+// clients that prepare no statements: PgBouncer may know nothing of them.
+func StartPgBouncer(t testing.TB, p Postgres, args ...string) (behind *PostgresNode, url string) {
+	t.Helper()
+	network, ports := postgresNetwork(t, p, 2)
+	behind = startPostgresIn(t, p, network, ports[0], "server", nil, p.command(ports[0], args...))
+	config := strings.Join([]string{
+		"[databases]",
+		fmt.Sprintf("* = host=%s port=%d user=postgres", host, ports[0]),
+		"[pgbouncer]",
+		"listen_addr = *",
+		fmt.Sprintf("listen_port = %d", ports[1]),
+		"unix_socket_dir =",
+		"auth_type = any",
+		"pool_mode = transaction",
+		"default_pool_size = 20",
+		"max_client_conn = 500",
+		"",
+	}, "\n")
+	script := `printf '%s' "$0" >/tmp/pgbouncer.ini; PATH=$PATH:/usr/sbin exec pgbouncer /tmp/pgbouncer.ini`
+	id, err := run.start(t.Context(), spec{
+		image:      image(pgBouncer),
+		entrypoint: []string{"sh", "-c", script, config},
+		network:    network,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	cleanUp(t, "PgBouncer", id)
+	addr := net.JoinHostPort(host, strconv.Itoa(ports[1]))
+	url = "postgres://postgres@" + addr + "/postgres?default_query_exec_mode=exec"
+	if err := newPostgresNode(server{Addr: addr, Name: "PgBouncer at " + addr}, url).wait(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return behind, url
+}
+
+// pgBouncer is no Postgres, but speaks like one.
+var pgBouncer = kind{"PGBOUNCER", "edoburu/pgbouncer:latest", "pgbouncer"}
+
+// postgresNetwork makes a network for n servers, as [topology] has it.
+func postgresNetwork(t testing.TB, p Postgres, n int) (id string, ports []int) {
+	t.Helper()
+	if err := run.begin(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	err := run.withPorts(n, func(free []int) (err error) {
+		ports = free
+		id, err = run.start(t.Context(), spec{
+			image:      image(p.kind()),
+			entrypoint: []string{"sleep", "infinity"},
+			publish:    free,
+		})
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	cleanUp(t, "the network of "+string(p), id)
+	return id, ports
+}
+
+func startPostgresIn(t testing.TB, p Postgres, network string, port int, what string, entrypoint, cmd []string) *PostgresNode {
+	t.Helper()
+	addr := net.JoinHostPort(host, strconv.Itoa(port))
+	n := newPostgresNode(server{Addr: addr, Name: string(p) + " " + what + " at " + addr, port: port}, "postgres://postgres@"+addr+"/postgres")
+	var err error
+	n.id, err = run.start(t.Context(), spec{
+		image:      image(p.kind()),
+		entrypoint: entrypoint,
+		cmd:        cmd,
+		env:        trust,
+		network:    network,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	cleanUp(t, n.Name, n.id)
+	if err := n.wait(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return n
 }
 
 // trust makes the image let everybody in.
