@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"net"
 	"slices"
 	"strconv"
 	"strings"
@@ -134,9 +133,6 @@ func (l *listener) script(ctx context.Context, channels []string, statements str
 // by a context given to the driver: with the handler of contexts that the caller may have
 // set in the pool's configuration, that could take long, and send requests to cancel
 // what runs next.
-//
-// A connection that was silent for a while is asked whether it is still there: nothing
-// else tells a waiter's side that the network has forgotten it.
 func (l *listener) Wait(ctx context.Context) error {
 	network := l.conn.PgConn().Conn()
 	ended := make(chan struct{})
@@ -153,42 +149,16 @@ func (l *listener) Wait(ctx context.Context) error {
 		}
 	}()
 	for {
-		_ = network.SetReadDeadline(time.Now().Add(silence))
-		if ctx.Err() != nil { // the deadline of AfterFunc may have come before ours
-			return nil
-		}
 		n, err := l.conn.WaitForNotification(context.Background())
 		switch {
 		case err == nil:
 			l.events.Message(n.Channel)
-		case l.conn.IsClosed():
-			return err
-		case ctx.Err() != nil:
+		case ctx.Err() != nil && !l.conn.IsClosed():
 			return nil
-		case !isTimeout(err):
-			return err
 		default:
-			_ = network.SetReadDeadline(time.Time{})
-			if err := l.ping(); err != nil {
-				return err
-			}
+			return err
 		}
 	}
-}
-
-// silence is how long a listening connection may be silent before it is asked whether it
-// is still there.
-const silence = 10 * time.Second
-
-func (l *listener) ping() error {
-	ctx, cancel := context.WithTimeout(context.Background(), silence/2)
-	defer cancel()
-	return l.conn.Ping(ctx)
-}
-
-func isTimeout(err error) bool {
-	var e net.Error
-	return errors.As(err, &e) && e.Timeout()
 }
 
 // Close implements [pubsub.Conn].

@@ -522,8 +522,9 @@ func TestPostgresContractWithGrants(t *testing.T) {
 	url := n.Database(t)
 	role, asRole := newRole(t, n, url)
 	execute(t, integration.Pool(t, url, two), ddl(t, postgres.Schema{Role: role})...)
-	pool, peers := integration.Pool(t, asRole, large), integration.Pool(t, asRole, large)
+	pool, peers := contractPool(t, asRole), contractPool(t, asRole)
 	contract.Run(t, contract.Harness{
+		Unit: postgresUnit,
 		New:  func(*testing.T) locco.Backend { return postgres.New(pool, postgres.WithoutSetUp()) },
 		Peer: func(*testing.T, locco.Backend) locco.Backend { return postgres.New(peers, postgres.WithoutSetUp()) },
 	})

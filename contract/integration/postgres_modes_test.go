@@ -98,7 +98,7 @@ func everyStatement(t *testing.T, b *postgres.Backend) {
 func TestPostgresTransactionPooler(t *testing.T) {
 	t.Parallel()
 	n, url := integration.StartPgBouncer(t, integration.Postgres17)
-	pool, peer := integration.Pool(t, url, large), integration.Pool(t, url, large)
+	pool, peer := contractPool(t, url), contractPool(t, url)
 	t.Run("WakeUps", func(t *testing.T) {
 		t.Parallel()
 		admin := integration.Pool(t, n.URL)
@@ -123,7 +123,7 @@ func TestPostgresTransactionPooler(t *testing.T) {
 			New:            func(*testing.T) locco.Backend { return of(pool) },
 			Peer:           func(*testing.T, locco.Backend) locco.Backend { return of(peer) },
 			WithoutWatcher: true,
-			Unit:           100 * time.Millisecond,
+			Unit:           postgresUnit,
 		})
 	})
 }
