@@ -249,7 +249,9 @@ func (r *runner) dedicate(ctx context.Context) (*pgx.Conn, error) {
 		}
 		return c.Hijack(), nil
 	case r.conn != nil:
-		return pgx.ConnectConfig(ctx, r.conn.Config())
+		config := r.conn.Config()
+		config.OnNotification = nil // pgx has put that of r.conn there
+		return pgx.ConnectConfig(ctx, config)
 	}
 	return nil, errors.ErrUnsupported
 }

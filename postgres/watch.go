@@ -63,8 +63,9 @@ func channel(number int64) string {
 
 // listener is a connection that listens.
 type listener struct {
-	conn   *pgx.Conn
-	events pubsub.Events
+	conn     *pgx.Conn
+	events   pubsub.Events
+	channels map[string]bool // that it listens to
 }
 
 // newHub returns a hub whose connections come from connect.
@@ -77,7 +78,7 @@ func newHub(connect func(ctx context.Context) (*pgx.Conn, error)) *pubsub.Hub {
 		if err != nil {
 			return nil, err
 		}
-		return &listener{conn, events}, nil
+		return &listener{conn, events, map[string]bool{}}, nil
 	})
 }
 
@@ -91,6 +92,7 @@ func (l *listener) Subscribe(ctx context.Context, channels []string) (refused ma
 	}
 	for i, name := range channels {
 		if rows := results[2*i+1].Rows; len(rows) == 1 && string(rows[0][0]) == "t" {
+			l.channels[name] = true
 			continue
 		}
 		if refused == nil {
@@ -108,6 +110,9 @@ func (l *listener) Subscribe(ctx context.Context, channels []string) (refused ma
 
 // Unsubscribe implements [pubsub.Conn].
 func (l *listener) Unsubscribe(ctx context.Context, channels []string) error {
+	for _, name := range channels {
+		delete(l.channels, name)
+	}
 	_, err := l.script(ctx, channels, "UNLISTEN %s; SELECT pg_advisory_unlock_shared(%d);")
 	return err
 }
@@ -151,8 +156,12 @@ func (l *listener) Wait(ctx context.Context) error {
 	for {
 		n, err := l.conn.WaitForNotification(context.Background())
 		switch {
-		case err == nil:
+		case err == nil && n != nil:
 			l.events.Message(n.Channel)
+		case err == nil: // the caller's OnNotification was told which
+			for name := range l.channels {
+				l.events.Message(name)
+			}
 		case ctx.Err() != nil && !l.conn.IsClosed():
 			return nil
 		default:

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -238,31 +239,34 @@ func TestPostgresExclusionConcurrentSafe(t *testing.T) {
 	eachPostgresDatabase(t, func(t *testing.T, n *integration.PostgresNode, url string) {
 		proxy := integration.StartProxy(t, n.Addr)
 		admin := connectTo(t, url)
-		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
+		const enough = 30
 		w := &witness{}
+		var grants atomic.Int32
 		var wg sync.WaitGroup
 		for i := range 3 {
 			at := through(t, url, proxy.Addr)
 			if i == 0 {
 				at = url
 			}
-			l := newLocker(t, postgres.New(integration.Pool(t, at)), locco.WithFencing(), locco.WithCallTimeout(400*time.Millisecond))
+			l := newLocker(t, postgres.New(integration.Pool(t, at)), locco.WithFencing(), locco.WithCallTimeout(time.Second))
 			for range 3 {
 				wg.Go(func() {
 					for ctx.Err() == nil {
-						lock, err := l.Acquire(ctx, "k", 300*time.Millisecond, locco.RetryDelay(5*time.Millisecond), locco.RetryForever(), locco.AutoExtend(time.Second))
+						lock, err := l.Acquire(ctx, "k", 600*time.Millisecond, locco.RetryDelay(20*time.Millisecond), locco.RetryForever(), locco.AutoExtend(2*time.Second))
 						if err != nil {
 							continue
 						}
 						w.granted(t, lock)
+						grants.Add(1)
 						time.Sleep(2 * time.Millisecond)
 						_ = lock.Release(ctx)
 					}
 				})
 			}
 		}
-		for i := 0; ctx.Err() == nil; i++ {
+		for i := 0; grants.Load() < enough && ctx.Err() == nil; i++ {
 			switch i % 3 {
 			case 0:
 				proxy.Cut()
@@ -273,12 +277,13 @@ func TestPostgresExclusionConcurrentSafe(t *testing.T) {
 				time.Sleep(400 * time.Millisecond)
 				proxy.Resume()
 			}
-			time.Sleep(150 * time.Millisecond)
+			time.Sleep(500 * time.Millisecond) // for some to get through
 		}
 		proxy.Resume()
+		cancel()
 		wg.Wait()
-		if len(w.locks) < 10 {
-			t.Errorf("%d grants; want more", len(w.locks))
+		if n := grants.Load(); n < enough {
+			t.Errorf("%d grants in a minute; want more", n)
 		}
 	})
 }

@@ -403,7 +403,7 @@ func TestPostgresIsolationConcurrentSafe(t *testing.T) {
 					wg.Go(func() {
 						l := lockers[i%len(lockers)]
 						for ctx.Err() == nil {
-							lock, err := l.Acquire(ctx, key, time.Second, locco.RetryDelay(2*time.Millisecond), locco.RetryForever())
+							lock, err := l.Acquire(ctx, key, time.Minute, locco.RetryDelay(2*time.Millisecond), locco.RetryForever())
 							if err != nil {
 								if ctx.Err() == nil {
 									t.Errorf("Acquire = %v; want a grant in the end", err)
@@ -416,7 +416,7 @@ func TestPostgresIsolationConcurrentSafe(t *testing.T) {
 							} else if err != nil {
 								soon(t, "a release", func() bool { return lock.Release(ctx) == nil })
 							}
-							set, err := l.AcquireMany(ctx, []string{key + "1", key + "2"}, time.Second, locco.RetryDelay(2*time.Millisecond), locco.RetryForever())
+							set, err := l.AcquireMany(ctx, []string{key + "1", key + "2"}, time.Minute, locco.RetryDelay(2*time.Millisecond), locco.RetryForever())
 							if err != nil {
 								if ctx.Err() == nil {
 									t.Errorf("AcquireMany = %v; want a grant in the end", err)

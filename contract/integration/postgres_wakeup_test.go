@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/locco-go/locco/contract/integration"
@@ -244,6 +245,26 @@ func TestPostgresTerminatedSessions(t *testing.T) {
 		releaseAnyway(t, lock)
 		w.granted(t, got(t, waiter))
 	})
+}
+
+// spec 8.6: a pool whose connections give notifications to a function of the caller's own
+// has wake-ups too.
+func TestPostgresOnNotification(t *testing.T) {
+	t.Parallel()
+	url := integration.SharedPostgres(t, integration.Postgres17).Database(t)
+	admin := integration.Pool(t, url)
+	holder := newLocker(t, postgres.New(admin))
+	own := func(c *pgxpool.Config) {
+		c.ConnConfig.OnNotification = func(*pgconn.PgConn, *pgconn.Notification) {}
+	}
+	waiting := newLocker(t, postgres.New(integration.Pool(t, url, own)))
+	locks := []*locco.Lock{take(t, holder, "a", time.Hour), take(t, holder, "b", time.Hour)}
+	waiters := []<-chan taken{awaitWakeUp(t, waiting, "a"), awaitWakeUp(t, waiting, "b")}
+	soon(t, "both are listened to", func() bool { return listening(t, admin) == 2 })
+	for i, lock := range locks {
+		release(t, lock)
+		release(t, got(t, waiters[i]))
+	}
 }
 
 // spec 8.6: watches of other keys are set up at once, whatever the caller's pool does with
