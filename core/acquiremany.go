@@ -227,7 +227,7 @@ func (e *engine) acquireInTurn(ctx context.Context, locks []*Lock, began time.Ti
 		l.setRenewal(true)
 	}
 	if len(locks) > 1 {
-		if err := e.extendAll(ctx, locks, locks[0].askTTL); err != nil {
+		if err := e.refreshAll(ctx, locks, began); err != nil {
 			e.dropAll(ctx, locks)
 			return err
 		}
@@ -236,6 +236,30 @@ func (e *engine) acquireInTurn(ctx context.Context, locks []*Lock, began time.Ti
 		l.setRenewal(l.settings.autoExtend)
 	}
 	return nil
+}
+
+// refreshAll extends the locks of a set whose keys all were granted. What passes by itself
+// is tried again within the budget, like a look at one more key (spec 2.5, 3.7).
+func (e *engine) refreshAll(ctx context.Context, locks []*Lock, began time.Time) error {
+	policy := &locks[0].settings.retry
+	started, delay := time.Now(), time.Duration(0)
+	for attempt := 1; ; attempt++ {
+		err := e.extendAll(ctx, locks, locks[0].askTTL)
+		passes := errors.Is(err, ErrLate) || e.able.retryer != nil && e.able.retryer.Retryable(err)
+		if err == nil || !passes || ctx.Err() != nil || firstLost(locks) != nil || attempt > policy.Retries && policy.Retries != Unlimited {
+			return err
+		}
+		delay = policy.next(attempt, time.Since(started), delay)
+		if policy.Timeout > 0 && time.Since(began)+delay >= policy.Timeout {
+			return err
+		}
+		waiting, stop := bindAll(ctx, locks)
+		select {
+		case <-time.After(delay):
+		case <-waiting.Done(): // the next attempt says why
+		}
+		stop(nil)
+	}
 }
 
 // startable says why a lock of a set is not even tried; nil if it is.

@@ -491,6 +491,61 @@ func TestAcquireManyFails(t *testing.T) {
 	}
 }
 
+// spec 2.5, 3.7: so is the refresh of a set tried again when it fails by something that
+// passes by itself.
+func TestAcquireManyRefreshPasses(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		name   string
+		times  int
+		effect loccotest.Effect
+		opts   []locco.CallOption
+		at     time.Duration
+		want   error
+	}{
+		{"Once", 1, loccotest.FailRequest(errPassing), nil, 200 * ms, nil},
+		{"Late", 1, loccotest.DropAnswer(), nil, 300 * ms, nil},
+		{"AllRetries", 3, loccotest.FailRequest(errPassing), []locco.CallOption{locco.Retries(3)}, 600 * ms, nil},
+		{"TooOften", 4, loccotest.FailRequest(errPassing), []locco.CallOption{locco.Retries(3)}, 600 * ms, errPassing},
+		{"Timeout", 9, loccotest.FailRequest(errPassing), []locco.CallOption{locco.RetryTimeout(500 * ms)}, 400 * ms, errPassing},
+		{"Stays", 1, loccotest.FailRequest(errBroken), nil, 0, errBroken},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				w := newWire(t)
+				w.dial(w.plain(), locco.WithCallTimeout(100*ms))
+				w.Inject(loccotest.Fault{Op: loccotest.AnyExtend, Key: "b", Times: tc.times, Effect: tc.effect})
+				m := w.goMany(t.Context(), []string{"a", "b"}, time.Minute, tc.opts...)
+				if tc.want != nil {
+					m.fails(tc.at, "b", []string{"a", "b"}, tc.want)
+					return
+				}
+				for _, l := range m.gets(tc.at).Locks() {
+					if l.Remaining() != time.Minute-600*ms && tc.name != "Late" { // whose answer took its time
+						t.Errorf("%q: Remaining = %v; want a whole lease", l.Key(), l.Remaining())
+					}
+				}
+			})
+		})
+	}
+}
+
+// spec 2.5, 2.6: nor does the wait before the refresh is tried again outlast the caller's
+// context.
+func TestAcquireManyRefreshEndsWithTheContext(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWire(t)
+		w.dial(w.plain())
+		w.Inject(loccotest.Fault{Op: loccotest.AnyExtend, Key: "b", Effect: loccotest.FailRequest(errPassing)})
+		ctx, cancel := context.WithTimeout(t.Context(), 50*ms)
+		defer cancel()
+		m := w.goMany(ctx, []string{"a", "b"}, time.Minute)
+		m.fails(50*ms, "a", []string{"a", "b"}, context.DeadlineExceeded)
+	})
+}
+
 // spec 5.5: HoldAtLeast does not count for a set that could not be had whole.
 func TestAcquireManyFailsWithHoldAtLeast(t *testing.T) {
 	t.Parallel()
