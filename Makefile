@@ -48,22 +48,17 @@ test-offline: ## the tests that need no server, with the race detector
 backends: ## a Docker daemon and the images of servers for the tests, as far as missing, and the environment that names them
 	@scripts/backends
 
-# The backend for Postgres is in progress, and its tests on real servers are run apart:
-# on a busy machine of two cores some leases of the suite still end too soon.
+# The tests on Postgres are run by themselves, and fewer at a time: its servers need more of
+# two cores.
 POSTGRES := ^(Test|Fuzz)(Demo)?Postgres
 
-.PHONY: test-integration test-postgres
-test-integration test-postgres: COUNT ?= 1
-test-integration test-postgres: PARALLEL ?= 6
-test-integration: FILTER := -run='$(RUN)' -skip='$(POSTGRES)'
-test-integration: FAMILIES := redis node
+.PHONY: test-integration
+test-integration: COUNT ?= 1
+test-integration: PARALLEL ?= 6
 test-integration: ## the tests on real servers, which it brings up (RUN=regexp COUNT=1)
-test-postgres: FILTER := -run='$(or $(RUN),$(POSTGRES))'
-test-postgres: FAMILIES := postgres
-test-postgres: ## those on Postgres, which is in progress and not yet a part of make test
-test-integration test-postgres:
-	@environment=$$(LOCCO_BACKENDS='$(FAMILIES)' scripts/backends); eval "$$environment"; set -x; \
-	go test -race -shuffle=on -p=1 -parallel=$(PARALLEL) -timeout=20m -count=$(COUNT) $(FILTER) $(REAL:%=./%/...)
+	@environment=$$(scripts/backends); eval "$$environment"; set -x; \
+	run() { go test -race -shuffle=on -p=1 -timeout=20m -count=$(COUNT) "$$@" $(REAL:%=./%/...); }; \
+	$(if $(RUN),run -parallel=$(PARALLEL) -run='$(RUN)',run -parallel=$(PARALLEL) -skip='$(POSTGRES)' && run -parallel=4 -run='$(POSTGRES)')
 
 .PHONY: test-short
 test-short: ## the tests, quick and without the race detector
