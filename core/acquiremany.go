@@ -245,8 +245,7 @@ func (e *engine) refreshAll(ctx context.Context, locks []*Lock, began time.Time)
 	started, delay := time.Now(), time.Duration(0)
 	for attempt := 1; ; attempt++ {
 		err := e.extendAll(ctx, locks, locks[0].askTTL)
-		passes := errors.Is(err, ErrLate) || e.able.retryer != nil && e.able.retryer.Retryable(err)
-		if err == nil || !passes || ctx.Err() != nil || firstLost(locks) != nil || attempt > policy.Retries && policy.Retries != Unlimited {
+		if err == nil || !e.allPass(err) || ctx.Err() != nil || firstLost(locks) != nil || attempt > policy.Retries && policy.Retries != Unlimited {
 			return err
 		}
 		delay = policy.next(attempt, time.Since(started), delay)
@@ -259,7 +258,23 @@ func (e *engine) refreshAll(ctx context.Context, locks []*Lock, began time.Time)
 		case <-waiting.Done(): // the next attempt says why
 		}
 		stop(nil)
+		if e.closed.Load() {
+			return nameKey(locks[0].key, ErrClosed)
+		}
 	}
+}
+
+// allPass tells whether each error of a set is one that passes by itself.
+func (e *engine) allPass(err error) bool {
+	if joined, ok := err.(interface{ Unwrap() []error }); ok { //nolint:errorlint // one level, as extendAll joins them
+		for _, err := range joined.Unwrap() {
+			if !e.allPass(err) {
+				return false
+			}
+		}
+		return true
+	}
+	return errors.Is(err, ErrLate) || e.able.retryer != nil && e.able.retryer.Retryable(err)
 }
 
 // startable says why a lock of a set is not even tried; nil if it is.

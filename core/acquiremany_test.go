@@ -531,6 +531,34 @@ func TestAcquireManyRefreshPasses(t *testing.T) {
 	}
 }
 
+// spec 5.6: Close ends the wait before the refresh is tried again.
+func TestAcquireManyRefreshEndsWithClose(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWire(t)
+		lr := w.dial(w.plain())
+		w.Inject(loccotest.Fault{Op: loccotest.AnyExtend, Key: "b", Effect: loccotest.FailRequest(errPassing)})
+		m := w.goMany(t.Context(), []string{"a", "b"}, time.Minute)
+		w.sleepTo(50 * ms)
+		if err := lr.Close(t.Context()); err != nil {
+			t.Errorf("Close = %v; want nil", err)
+		}
+		m.fails(50*ms, "a", []string{"a", "b"}, locco.ErrClosed)
+	})
+}
+
+// spec 2.5, 3.7: an error that stays is returned, though another key's passes.
+func TestAcquireManyRefreshPartlyStays(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWire(t)
+		w.dial(w.plain())
+		w.Inject(loccotest.Fault{Op: loccotest.AnyExtend, Key: "a", Effect: loccotest.FailRequest(errPassing)})
+		w.Inject(loccotest.Fault{Op: loccotest.AnyExtend, Key: "b", Effect: loccotest.FailRequest(errBroken)})
+		w.goMany(t.Context(), []string{"a", "b"}, time.Minute).fails(0, "b", []string{"a", "b"}, errBroken)
+	})
+}
+
 // spec 2.5, 2.6: nor does the wait before the refresh is tried again outlast the caller's
 // context.
 func TestAcquireManyRefreshEndsWithTheContext(t *testing.T) {

@@ -98,10 +98,21 @@ func (b *Backend) Acquire(ctx context.Context, l locco.Lease) (locco.Grant, erro
 		return g, err
 	}
 	c := newCall(b.sql.acquire.of(l.Fenced), l.Key, l.Token, milliseconds(l.TTL), l.Again, lockTimeout(ctx))
-	ok, err := b.applied(ctx, c.scan(&c.answer, &c.synchronous))
+	c.scan(&c.answer, &c.synchronous)
+	for try := 1; ; try++ {
+		ok, err := b.applied(ctx, c)
+		if err != nil {
+			return g, err
+		}
+		if ok {
+			break
+		}
+		// Somebody was faster, or has freed the key meanwhile.
+		if try == acquireTries {
+			return g, errRaced
+		}
+	}
 	switch {
-	case !ok: // also if somebody was faster
-		return g, err
 	case c.answer <= 0:
 		if l.WantLeft {
 			g.Left = time.Duration(-c.answer) * time.Millisecond
@@ -110,6 +121,9 @@ func (b *Backend) Acquire(ctx context.Context, l locco.Lease) (locco.Grant, erro
 	}
 	return granted(c.answer, l.Fenced), nil
 }
+
+// acquireTries is how often a key is tried for which others are faster each time.
+const acquireTries = 5
 
 // granted reads the answer of a statement that grants.
 func granted(answer int64, fenced bool) locco.Grant {

@@ -57,7 +57,7 @@ func (b *Backend) AcquireMany(ctx context.Context, ls []locco.Lease) (grants []l
 }
 
 // errRaced passes by itself.
-var errRaced = errors.New("locco: others took keys of the set at the same moment, several times")
+var errRaced = errors.New("locco: others took the key, or one of the set, at the same moment, several times")
 
 // ExtendMany implements [locco.ManyExtender]: one statement for all, and a second one
 // if another transaction holds one of the rows for long.

@@ -110,6 +110,10 @@ func (l *listener) Subscribe(ctx context.Context, channels []string) (refused ma
 
 // Unsubscribe implements [pubsub.Conn].
 func (l *listener) Unsubscribe(ctx context.Context, channels []string) error {
+	channels = slices.DeleteFunc(channels, func(name string) bool { return !l.channels[name] }) // refused ones have been ended
+	if len(channels) == 0 {
+		return nil
+	}
 	for _, name := range channels {
 		delete(l.channels, name)
 	}

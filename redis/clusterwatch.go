@@ -27,10 +27,11 @@ type clusterSubscriber struct {
 	client rueidis.Client
 	events pubsub.Events
 
-	mu       sync.Mutex // guards what follows, and what is in the nodes
-	nodes    map[string]*node
-	owner    map[uint16]string // the address of the node that has a slot, as far as known
-	watching sync.WaitGroup
+	mu         sync.Mutex // guards what follows, and what is in the nodes
+	nodes      map[string]*node
+	owner      map[uint16]string // the address of the node that has a slot, as far as known
+	refreshing chan struct{}     // closed when the driver has looked again; nil if it does not
+	watching   sync.WaitGroup
 }
 
 func newClusterSubscriber(client rueidis.Client, events pubsub.Events) *clusterSubscriber {
@@ -51,8 +52,8 @@ type node struct {
 // Message implements [pubsub.Events].
 func (n *node) Message(channel string) { n.cluster.events.Message(channel) }
 
-// Lost implements [pubsub.Events]: a slot has moved, or we have unsubscribed. A node
-// without channels is let go.
+// Lost implements [pubsub.Events]: a slot has moved, or we have unsubscribed. A node that
+// has lost its last channel is let go.
 func (n *node) Lost(channel string) {
 	n.cluster.mu.Lock()
 	wanted := n.wanted[channel]
@@ -104,7 +105,10 @@ func (c *clusterSubscriber) Subscribe(ctx context.Context, channels []string) (r
 		if len(channels) == 0 {
 			return refused, nil
 		}
-		c.refresh(ctx, channels[0])
+		select {
+		case <-c.refresh(channels[0]):
+		case <-ctx.Done():
+		}
 	}
 	return refused, nil
 }
@@ -118,7 +122,9 @@ func (c *clusterSubscriber) locate(channel string) *node {
 	addr := c.owner[protocol.Slot(channel)]
 	if known[addr] == nil {
 		for addr = range known {
-			break
+			if n := c.nodes[addr]; n == nil || n.asking == nil { // rather not one that is slow
+				break
+			}
 		}
 	}
 	if known[addr] == nil {
@@ -154,9 +160,26 @@ func (c *clusterSubscriber) moved(channel string, err error) bool {
 }
 
 // refresh makes the driver, which learns of a node by being sent to it, send something
-// where channel belongs.
-func (c *clusterSubscriber) refresh(ctx context.Context, channel string) {
-	_ = c.client.Do(ctx, c.client.B().Get().Key(channel).Build()).Error()
+// where channel belongs. What it returns is closed when that is over. It has time of its
+// own: the driver would close a connection that it shares with others when that is up.
+func (c *clusterSubscriber) refresh(channel string) <-chan struct{} {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.refreshing != nil {
+		return c.refreshing
+	}
+	done := make(chan struct{})
+	c.refreshing = done
+	go func() {
+		ctx, cancel := context.WithTimeout(context.Background(), answerTimeout)
+		defer cancel()
+		_ = c.client.Do(ctx, c.client.B().Get().Key(channel).Build()).Error()
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.refreshing = nil
+		close(done)
+	}()
+	return done
 }
 
 // ask begins to subscribe the channels of list that have no answer yet, if the node is
@@ -167,6 +190,11 @@ func (n *node) ask(list []string) <-chan struct{} {
 	if n.asking != nil {
 		return n.asking
 	}
+	done := make(chan struct{})
+	if n.cluster.nodes[n.addr] != n { // given up since it was found
+		close(done)
+		return done
+	}
 	var channels []string
 	for _, channel := range list {
 		if _, known := n.answers[channel]; !known {
@@ -174,7 +202,6 @@ func (n *node) ask(list []string) <-chan struct{} {
 			n.wanted[channel] = true // from now on its loss is noticed
 		}
 	}
-	done := make(chan struct{})
 	if len(channels) == 0 {
 		close(done)
 		return done
@@ -187,13 +214,16 @@ func (n *node) ask(list []string) <-chan struct{} {
 		defer n.cluster.mu.Unlock()
 		n.asking = nil
 		for _, channel := range channels {
-			if err == nil {
-				n.answers[channel] = refused[channel]
-			} else {
-				n.answers[channel] = err
+			answer := err
+			if answer == nil {
+				answer = refused[channel]
 			}
-			if n.answers[channel] != nil {
+			wanted := n.wanted[channel]
+			if answer != nil {
 				delete(n.wanted, channel)
+			}
+			if wanted { // else it was lost meanwhile, or is given up
+				n.answers[channel] = answer
 			}
 		}
 	}()
@@ -215,6 +245,11 @@ func (n *node) take(list []string) map[string]error {
 		answers[channel] = err
 		if err == nil {
 			n.cluster.owner[protocol.Slot(channel)] = n.addr
+			for _, other := range n.cluster.nodes { // that was asked before, and is silent
+				if other != n {
+					delete(other.wanted, channel)
+				}
+			}
 		}
 	}
 	return answers
@@ -269,18 +304,18 @@ func (n *node) watch() {
 	}
 }
 
-// letGo gives the connection up if no channel needs it.
-func (n *node) letGo() { n.giveUp(func() bool { return len(n.wanted) == 0 }) }
+// letGo gives the connection up if no channel needs it, and tells whether it did.
+func (n *node) letGo() bool { return n.giveUp(func() bool { return len(n.wanted) == 0 }) }
 
 // drop gives the connection up, and tells of the channels that it had.
 func (n *node) drop() { n.giveUp(func() bool { return true }) }
 
-func (n *node) giveUp(really func() bool) {
+func (n *node) giveUp(really func() bool) bool {
 	c := n.cluster
 	c.mu.Lock()
 	if c.nodes[n.addr] != n || !really() {
 		c.mu.Unlock()
-		return
+		return false
 	}
 	delete(c.nodes, n.addr)
 	close(n.gone)
@@ -288,7 +323,9 @@ func (n *node) giveUp(really func() bool) {
 	var lost []string
 	for channel := range n.wanted {
 		lost = append(lost, channel)
-		delete(c.owner, protocol.Slot(channel))
+		if slot := protocol.Slot(channel); c.owner[slot] == n.addr {
+			delete(c.owner, slot)
+		}
 	}
 	c.mu.Unlock()
 	if conn != nil {
@@ -297,18 +334,20 @@ func (n *node) giveUp(really func() bool) {
 	for _, channel := range lost {
 		c.events.Lost(channel)
 	}
+	return true
 }
 
-// Unsubscribe implements [pubsub.Conn]. A node without channels is let go. It waits for
+// Unsubscribe implements [pubsub.Conn]. A node that needs no channel any more is let go,
+// with what it is still asked for. It waits for
 // no answer: an order that goes wrong is noticed as a loss.
 func (c *clusterSubscriber) Unsubscribe(_ context.Context, channels []string) error {
 	c.mu.Lock()
 	byNode := map[*node][]string{}
 	for _, channel := range channels {
 		for _, n := range c.nodes {
+			delete(n.answers, channel)
 			if n.wanted[channel] {
 				delete(n.wanted, channel)
-				delete(n.answers, channel)
 				byNode[n] = append(byNode[n], channel)
 			}
 		}
@@ -316,10 +355,10 @@ func (c *clusterSubscriber) Unsubscribe(_ context.Context, channels []string) er
 	for n, list := range byNode {
 		conn, empty := n.conn, len(n.wanted) == 0
 		go func() {
-			switch {
-			case empty:
-				n.letGo()
-			case conn != nil && conn.Unsubscribe(context.Background(), list) != nil:
+			if empty && n.letGo() {
+				return
+			}
+			if conn != nil && conn.Unsubscribe(context.Background(), list) != nil {
 				n.drop()
 			}
 		}()

@@ -42,7 +42,7 @@ var errUnsure = errors.New("locco: the key has our token already: the driver sen
 // needs says what the user of the connection must be allowed to do.
 const needs = "the user needs +evalsha +eval +set +get +del +pexpire +pttl +time, to publish and " +
 	"subscribe the channels of the keys (+publish +subscribe +unsubscribe, on a Cluster +spublish +ssubscribe +sunsubscribe) " +
-	"unless WithoutWakeUps is given, and the keys with those of their fences"
+	"unless WithoutWakeUps is given, +wait for WithReplication, +waitaof for WithDurability, and the keys with those of their fences"
 
 // explain adds to an error about missing rights what is needed. The scripts meet it
 // before they have written anything, so it is a validation error (spec 1.9).
@@ -97,6 +97,7 @@ func (b *Backend) Retryable(err error) bool {
 		word, _, _ := strings.Cut(text, " ")
 		return slices.Contains(passing, word) ||
 			strings.HasPrefix(text, "max number of clients") || // the driver cuts "ERR" off
+			strings.Contains(text, "-READONLY ") || // in a script, Redis 6.2
 			strings.Contains(text, "cannot be used with replica instances") // WAIT, where it has become one
 	}
 	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"time"
 
 	"github.com/redis/rueidis"
@@ -154,9 +155,11 @@ func (r *Resource) run(ctx context.Context, s *protocol.Script, keys, args []str
 	b := Backend{client: r.client}
 	answer = b.read(call, s, keys, args)
 	return answer, func(err error) error {
-		if ctx.Err() == nil && (errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled)) {
-			return &locco.LateError{Key: r.name, Attempts: 1, Elapsed: time.Since(began), Err: err}
+		timeout := errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) || errors.Is(err, os.ErrDeadlineExceeded)
+		// The driver's timer may run before that of ctx.
+		if d, ok := ctx.Deadline(); !timeout || ctx.Err() != nil || ok && !time.Now().Before(d) {
+			return err
 		}
-		return err
+		return &locco.LateError{Key: r.name, Attempts: 1, Elapsed: time.Since(began), Err: err}
 	}
 }

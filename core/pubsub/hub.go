@@ -16,7 +16,8 @@ type Conn interface {
 	// means that the connection is of no use any more.
 	Subscribe(ctx context.Context, topics []string) (refused map[string]error, err error)
 
-	// Unsubscribe ends topics. Messages about them that still come are harmless.
+	// Unsubscribe ends topics, and what was begun for those whose last answer was
+	// [ErrLater]. Messages about them that still come are harmless.
 	Unsubscribe(ctx context.Context, topics []string) error
 
 	// Wait returns nil when ctx ends, and an error when the connection broke. A driver
@@ -77,6 +78,7 @@ type topic struct {
 	watchers []*watcher
 	live     bool          // subscribed on the present connection
 	lost     bool          // its subscription ended while it was made
+	begun    bool          // perhaps: the last answer was ErrLater
 	idle     time.Time     // since when nobody watches
 	since    time.Time     // since when it is live
 	pause    time.Duration // before it is subscribed after its next loss
@@ -367,7 +369,7 @@ func (h *Hub) subscribe(conn Conn) (retry time.Duration, err error) {
 		if t := h.topics[name]; !h.subscribed(t, refused[name]) {
 			t.next = time.Now().Add(t.backoff)
 			retry = sooner(retry, t.backoff)
-			if len(t.watchers) == 0 {
+			if len(t.watchers) == 0 && !t.begun {
 				delete(h.topics, name)
 			}
 		}
@@ -377,8 +379,9 @@ func (h *Hub) subscribe(conn Conn) (retry time.Duration, err error) {
 
 // subscribed takes in what became of a topic. It is called with the mutex.
 func (h *Hub) subscribed(t *topic, refused error) bool {
+	t.begun = errors.Is(refused, ErrLater)
 	switch {
-	case errors.Is(refused, ErrLater):
+	case t.begun:
 		t.backoff = firstBackoff
 		return false
 	case refused == nil && t.lost:
@@ -414,6 +417,9 @@ func (h *Hub) unsubscribe(conn Conn) (next time.Duration, empty bool, err error)
 		switch {
 		case !t.live:
 			delete(h.topics, name)
+			if t.begun {
+				names = append(names, name)
+			}
 		case left <= 0:
 			delete(h.topics, name)
 			names = append(names, name)

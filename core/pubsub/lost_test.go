@@ -55,6 +55,26 @@ func TestWatchReturnsWhenSubscribed(t *testing.T) {
 	})
 }
 
+// TestLaterGivenUp has a topic that nobody waits for any more when it can be had: what was
+// begun for it is ended, though others keep the connection.
+func TestLaterGivenUp(t *testing.T) {
+	t.Parallel()
+	bubble(t, func(t *testing.T, n *network, h *pubsub.Hub) {
+		watch(t, h, "b")
+		n.do(func() { n.refuse["a"] = pubsub.ErrLater })
+		ctx, cancel := context.WithTimeout(t.Context(), 120*time.Millisecond)
+		defer cancel()
+		if _, _, err := h.Watch(ctx, "a"); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("Watch = %v; want %v", err, context.DeadlineExceeded)
+		}
+		time.Sleep(time.Second)
+		sent := n.sent()
+		if last := sent[len(sent)-1]; last != "-a" || h.Topics() != 1 {
+			t.Errorf("sent %q, %d topics; want the end of a, and one topic", sent, h.Topics())
+		}
+	})
+}
+
 // TestWatchGivenUp has a context that ends while the subscription is made: the watch
 // fails at once, and what it began ends like any subscription that nobody needs.
 func TestWatchGivenUp(t *testing.T) {
