@@ -204,6 +204,9 @@ func (b *Backend) SweepExpired(ctx context.Context, limit int) (int, error) {
 	if limit < 1 {
 		return 0, &locco.ValidationError{Field: "limit", Value: limit, Rule: "must be at least 1"}
 	}
+	if err := b.Validate(); err != nil {
+		return 0, err
+	}
 	if err := b.ready(ctx, false); err != nil {
 		return 0, err
 	}

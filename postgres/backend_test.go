@@ -189,11 +189,14 @@ func TestAnswers(t *testing.T) {
 	}{
 		"Granted": {[][]any{{int64(7), false}}, locco.Grant{OK: true, Fence: 7}},
 		"Refused": {[][]any{{int64(-250), false}}, locco.Grant{Left: 250 * time.Millisecond}},
-		"Faster":  {nil, locco.Grant{}},
 	} {
 		if g, err := answers(c.rows, nil).Acquire(t.Context(), l); g != c.want || err != nil {
 			t.Errorf("%s: Acquire = %+v, %v; want %+v", name, g, err, c.want)
 		}
+	}
+	faster := answers(nil, nil)
+	if g, err := faster.Acquire(t.Context(), l); g != (locco.Grant{}) || !faster.Retryable(err) {
+		t.Errorf("Acquire of a key for which others are faster each time = %+v, %v; want an error that is Retryable", g, err)
 	}
 	noLeft := l
 	noLeft.WantLeft = false

@@ -9,7 +9,7 @@
 // A key is a row of one table, and the clock of the primary decides when a lease has
 // ended. Every operation is one statement in a transaction of its own, and so one atomic
 // step, as durable as the server's settings make a commit. A refused attempt reads and
-// writes nothing: no WAL, no row version, no number of the sequence.
+// writes nothing: no WAL, no row version, no number of the sequence. Postgres 12 and later.
 //
 // Fencing tokens come from a sequence, drawn when the row is the grant's: they grow with
 // every grant of a key, however one grant follows another. A sequence that is set back
@@ -45,7 +45,9 @@
 // Waiters are woken by NOTIFY, sent by a release only if somebody waits for the key: a
 // waiter shares an advisory lock, which the statement of the release tests. It costs
 // those for whom nobody waits nothing that could be measured. All watches of a Backend
-// share one connection, taken out of the pool at the first wait; see [Backend.Watch]. So
+// share one connection, taken out of the pool at the first wait; see [Backend.Watch]. (With
+// an OnNotification of the caller's own in the pool's configuration, a notification that
+// comes while a watch begins or ends may be missed.) So
 // a process needs its pool and one connection more, for any number of holders and
 // waiters.
 //

@@ -15,32 +15,29 @@ import (
 
 // The SQLSTATEs that we look for.
 const (
-	divisionByZero         = "22012"
-	uniqueViolation        = "23505"
-	noSuchStatement        = "26000"
-	invalidSchema          = "3F000"
-	insufficientPrivilege  = "42501"
-	undefinedColumn        = "42703"
-	datatypeMismatch       = "42804"
-	undefinedFunction      = "42883"
-	undefinedTable         = "42P01"
-	duplicateStatement     = "42P05"
-	duplicateTable         = "42P07"
-	duplicateObject        = "42710"
-	noUniqueKey            = "42P10"
-	wrongObjectType        = "42809"
-	sequenceLimit          = "2200H"
-	objectNotInState       = "55000"
-	lockNotAvailable       = "55P03"
-	readOnlyTransaction    = "25006"
-	adminShutdown          = "57P01"
-	crashShutdown          = "57P02"
-	cannotConnectNow       = "57P03"
-	idleSessionTimeout     = "57P05"
-	queryCanceled          = "57014"
-	tooManyConnections     = "53300"
-	featureNotSupported    = "0A000"
-	internalErrorCodeClass = "XX"
+	divisionByZero        = "22012"
+	uniqueViolation       = "23505"
+	noSuchStatement       = "26000"
+	invalidSchema         = "3F000"
+	insufficientPrivilege = "42501"
+	undefinedColumn       = "42703"
+	datatypeMismatch      = "42804"
+	undefinedFunction     = "42883"
+	undefinedTable        = "42P01"
+	duplicateStatement    = "42P05"
+	duplicateTable        = "42P07"
+	duplicateObject       = "42710"
+	noUniqueKey           = "42P10"
+	wrongObjectType       = "42809"
+	lockNotAvailable      = "55P03"
+	readOnlyTransaction   = "25006"
+	adminShutdown         = "57P01"
+	crashShutdown         = "57P02"
+	cannotConnectNow      = "57P03"
+	idleSessionTimeout    = "57P05"
+	queryCanceled         = "57014"
+	tooManyConnections    = "53300"
+	transactionTimeout    = "25P04"
 )
 
 // errStandby is like what the server says to a write there.
@@ -96,7 +93,7 @@ func (*Backend) Retryable(err error) bool {
 	if e, ok := errors.AsType[*pgconn.PgError](err); ok {
 		switch e.Code {
 		case lockNotAvailable, readOnlyTransaction, adminShutdown, crashShutdown, cannotConnectNow, idleSessionTimeout,
-			queryCanceled, tooManyConnections:
+			queryCanceled, transactionTimeout, tooManyConnections:
 			return true
 		}
 		return strings.HasPrefix(e.Code, "40") || strings.HasPrefix(e.Code, "08") // rolled back, connection

@@ -28,7 +28,7 @@ const soundSchema = `{
 		"columns": [{"name": "key", "type": "text", "not_null": true}, {"name": "token", "type": "text", "not_null": true},
 			{"name": "expires_at", "type": "timestamp with time zone", "not_null": true}]},
 	"sequence": {"oid": 2, "schema": "public", "kind": "S", "persistence": "p", "usage": true, "rights": ["USAGE"],
-		"sequence": {"type": "bigint", "increment": 1, "cache": 1, "cycle": false, "maximum": 9007199254740991}}
+		"sequence": {"type": "bigint", "increment": 1, "cache": 1, "cycle": false, "minimum": 1, "maximum": 9007199254740991}}
 }`
 
 type asked struct {

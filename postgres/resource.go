@@ -150,7 +150,10 @@ func (r *Resource) explain(err error) error {
 // as the locks of backend.
 //
 // Call it last, right before the commit: until then an extension of the lock waits too,
-// for a second at most, and is tried again.
+// for a second at most, and is tried again. It is made for the isolation level READ
+// COMMITTED. In a transaction of REPEATABLE READ or SERIALIZABLE an extension of the lock
+// since its snapshot is a serialization failure (40001), so there it has to be shorter than
+// the interval of the heartbeat.
 func (b *Backend) CheckTx(ctx context.Context, tx pgx.Tx, lock *locco.Lock) error {
 	if err := b.Validate(); err != nil {
 		return err
@@ -163,7 +166,11 @@ func (b *Backend) CheckTx(ctx context.Context, tx pgx.Tx, lock *locco.Lock) erro
 	}
 	var live bool
 	sql := strings.ReplaceAll(withoutComment(stillHeldSQL), "{table}", b.config.table.quoted())
-	err := tx.QueryRow(ctx, sql, lock.Key(), lock.Token()).Scan(&live)
+	args := []any{lock.Key(), lock.Token()}
+	if b.config.unprepared {
+		args = append([]any{pgx.QueryExecModeExec}, args...)
+	}
+	err := tx.QueryRow(ctx, sql, args...).Scan(&live)
 	if err != nil && !errors.Is(err, pgx.ErrNoRows) {
 		return b.explain(err)
 	}

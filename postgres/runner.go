@@ -85,6 +85,7 @@ type call struct {
 	answer      int64
 	done        bool
 	synchronous bool // the commit waits for a standby
+	doubted     bool // its answer says so
 }
 
 func newCall(sql string, args ...any) *call {
@@ -96,6 +97,9 @@ func newCall(sql string, args ...any) *call {
 // scan says where the answer goes.
 func (c *call) scan(into ...any) *call {
 	c.m = copy(c.into[:], into)
+	for _, i := range into {
+		c.doubted = c.doubted || i == any(&c.synchronous)
+	}
 	return c
 }
 
@@ -111,7 +115,7 @@ func (r *runner) arguments(c *call) []any {
 // row runs a statement that answers one row, or [pgx.ErrNoRows]. The statement is one
 // transaction.
 func (r *runner) row(ctx context.Context, c *call) error {
-	strict := r.strict.Load()
+	strict := c.doubted && r.strict.Load()
 	err := r.use(ctx, strict, func(db DB) error {
 		return db.QueryRow(ctx, c.sql, r.arguments(c)...).Scan(c.into[:c.m]...)
 	})
@@ -120,7 +124,7 @@ func (r *runner) row(ctx context.Context, c *call) error {
 
 // rows runs a statement of several rows, and each after each of them was read.
 func (r *runner) rows(ctx context.Context, c *call, each func()) error {
-	strict := r.strict.Load()
+	strict := c.doubted && r.strict.Load()
 	err := r.use(ctx, strict, func(db DB) error {
 		rows, err := db.Query(ctx, c.sql, r.arguments(c)...)
 		if err != nil {
@@ -206,9 +210,9 @@ func (r *runner) use(ctx context.Context, strict bool, f func(db DB) error) erro
 	}
 }
 
-// watched runs f on a connection and fails if the server sent a warning. What the
-// user does with warnings is set in the connection's configuration, which we cannot
-// change, so we read the trace of the protocol.
+// watched runs f on a connection and fails if the server sent a warning, which is all
+// that our statements let it send. What the user does with warnings is set in the
+// connection's configuration, which we cannot change, so we read the trace of the protocol.
 func watched(conn single, f func(db DB) error) error {
 	var w warnings
 	frontend := conn.PgConn().Frontend()
@@ -269,7 +273,8 @@ var mostLockTimeout any = "1000"
 
 // lockTimeout is how long the server may wait for a row that another transaction
 // holds, in milliseconds: half of the time that is left, so that its answer comes
-// before we give the connection up, and at most a second.
+// before we give the connection up (unless the call has to wait for one), and at most a
+// second.
 func lockTimeout(ctx context.Context) any {
 	deadline, ok := ctx.Deadline()
 	if !ok {

@@ -49,6 +49,7 @@ type sequence struct {
 	Increment int64  `json:"increment"`
 	Cache     int64  `json:"cache"`
 	Cycle     bool   `json:"cycle"`
+	Minimum   int64  `json:"minimum"`
 	Maximum   int64  `json:"maximum"`
 }
 
@@ -207,6 +208,9 @@ func (r *relation) compareSequence(t table, role string) []finding {
 	}
 	if s.Cycle {
 		found = append(found, fatal("must have NO CYCLE: fences would begin again at the end", alter+"NO CYCLE"))
+	}
+	if s.Minimum < 1 {
+		found = append(found, fatal("must have a MINVALUE of at least 1: fences are positive", alter+"MINVALUE 1"))
 	}
 	limit := fmt.Sprintf("MAXVALUE %d", int64(maxFence))
 	switch {

@@ -46,6 +46,12 @@ func (b *Backend) ready(ctx context.Context, fenced bool) error {
 			return nil
 		}
 		err = b.db.exec(ctx, create)
+		if isCode(err, insufficientPrivilege) {
+			return &locco.ValidationError{
+				Field: "postgres table", Value: b.config.table.quoted(), Err: err,
+				Rule: "must exist with its sequence, or the role must have CREATE on the schema: loccoddl postgres prints the statements",
+			}
+		}
 		if err == nil && try == setUpTries {
 			err = errNotSeen
 		}

@@ -381,6 +381,46 @@ func TestPostgresSweep(t *testing.T) {
 	})
 }
 
+// spec 2.6: an attempt at a set that had no answer, and comes after its own retry, neither
+// is a grant nor changes the lease of the retry.
+func TestPostgresLateSet(t *testing.T) {
+	t.Parallel()
+	eachPostgresDatabase(t, func(t *testing.T, _ *integration.PostgresNode, url string) {
+		admin := integration.Pool(t, url)
+		b := postgres.New(admin)
+		cycle(t, b)
+		execute(t, admin, `CREATE FUNCTION park() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+			IF current_setting('application_name') = 'parked' THEN PERFORM pg_advisory_lock_shared(1); END IF;
+			RETURN NEW; END $$`, `CREATE TRIGGER park BEFORE INSERT ON locco_locks FOR EACH ROW EXECUTE FUNCTION park()`)
+		gate := connectTo(t, url)
+		execute(t, gate, `SELECT pg_advisory_lock(1)`)
+		l := locco.Lease{Key: "k", Token: "t", TTL: time.Minute, Fenced: true}
+		late := postgres.New(integration.Pool(t, url, named("parked")))
+		type answer struct {
+			refused int
+			err     error
+		}
+		done := make(chan answer, 1)
+		go func() {
+			_, refused, err := late.AcquireMany(call(t), []locco.Lease{l, {Key: "l", Token: "u", TTL: time.Minute, Fenced: true}})
+			done <- answer{refused, err}
+		}()
+		soon(t, "the set is on its way", func() bool { return blocked(t, admin) == 1 })
+		again := l
+		again.Again, again.TTL = true, time.Hour
+		if g, err := b.Acquire(call(t), again); !g.OK || err != nil {
+			t.Fatalf("Acquire = %+v, %v; want a grant", g, err)
+		}
+		execute(t, gate, `SELECT pg_advisory_unlock(1)`)
+		if a := <-done; a.err == nil && a.refused < 0 {
+			t.Error("the late set is granted beside its retry")
+		}
+		if left := scanned[float64](t, admin, `SELECT extract(epoch FROM expires_at - clock_timestamp())::float8 FROM locco_locks WHERE key = 'k'`); left < 3000 {
+			t.Errorf("the lease of the retry runs for %v s more; want about an hour", left)
+		}
+	})
+}
+
 // spec 1.1, 3.7, 6.1: other isolation levels bring serialization failures, which are
 // tried again. Nobody holds a key twice.
 func TestPostgresIsolationConcurrentSafe(t *testing.T) {

@@ -30,6 +30,9 @@ func cancelsFor(patience time.Duration) func(*pgconn.PgConn) ctxwatch.Handler {
 	}
 }
 
+// quiet makes a pool to whose connections the server sends no warnings.
+func quiet(c *pgxpool.Config) { c.ConnConfig.RuntimeParams["client_min_messages"] = "error" }
+
 // spec 1.1, 2.6, 8.3: where commits wait for a standby, one that was not confirmed grants
 // nothing: neither when the server gave up the wait, which it answers with success and a
 // warning, nor when our time was up.
@@ -37,7 +40,7 @@ func TestPostgresSynchronousStandby(t *testing.T) {
 	t.Parallel()
 	eachPostgres(t, func(t *testing.T, p integration.Postgres) {
 		s := integration.StartPostgresReplicated(t, p)
-		for name, options := range map[string][]func(*pgxpool.Config){"Closes": nil, "Cancels": {cancels}} {
+		for name, options := range map[string][]func(*pgxpool.Config){"Closes": nil, "Cancels": {cancels}, "Quiet": {quiet}} {
 			// One after the other: they share the standby.
 			t.Run(name, func(t *testing.T) { synchronous(t, s, options) })
 		}
@@ -67,7 +70,7 @@ func synchronous(t *testing.T, s *integration.PostgresReplicated, options []func
 	})), locco.WithFencing(), locco.WithPrefix(prefix))
 
 	// All is well: the first look is a grant.
-	first, err := l.TryAcquire(t.Context(), "k", time.Minute)
+	first, err := patient.TryAcquire(t.Context(), "k", time.Minute)
 	if err != nil {
 		t.Fatalf("TryAcquire with the standby there = %v", err)
 	}

@@ -3,5 +3,5 @@
 UPDATE {table}
 SET expires_at = clock_timestamp() + $3::bigint * interval '1 millisecond'
 WHERE key = $1 AND token = $2 AND expires_at > clock_timestamp()
-  AND (SELECT set_config('lock_timeout', $4, true)) IS NOT NULL
+  AND (SELECT set_config('lock_timeout', $4, true) || set_config('client_min_messages', 'warning', true)) IS NOT NULL
 RETURNING {synchronous}

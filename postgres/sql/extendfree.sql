@@ -13,6 +13,7 @@ WITH want AS (
     SELECT l.key, w.i, w.ms
     FROM {table} AS l JOIN want AS w ON l.key = w.key AND l.token = w.token
     WHERE l.expires_at > clock_timestamp()
+      AND (SELECT set_config('client_min_messages', 'warning', true)) IS NOT NULL
     FOR NO KEY UPDATE OF l SKIP LOCKED
 ), extended AS (
     UPDATE {table} AS l

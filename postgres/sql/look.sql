@@ -58,6 +58,7 @@ SELECT coalesce(json_object_agg(f.what, json_build_object(
             'increment', s.seqincrement,
             'cache', s.seqcache,
             'cycle', s.seqcycle,
+            'minimum', s.seqmin,
             'maximum', s.seqmax
         )
         FROM pg_sequence AS s

@@ -5,5 +5,5 @@
 UPDATE {table}
 SET token = $3, expires_at = clock_timestamp() + $4::bigint * interval '1 millisecond'
 WHERE key = $1 AND (token = $2 OR $5 AND token = $3) AND expires_at > clock_timestamp()
-  AND (SELECT set_config('lock_timeout', $6, true)) IS NOT NULL
+  AND (SELECT set_config('lock_timeout', $6, true) || set_config('client_min_messages', 'warning', true)) IS NOT NULL
 RETURNING {fence}, {synchronous}
