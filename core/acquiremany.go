@@ -266,7 +266,7 @@ func (e *engine) refreshAll(ctx context.Context, locks []*Lock, began time.Time)
 
 // allPass tells whether each error of a set is one that passes by itself.
 func (e *engine) allPass(err error) bool {
-	if joined, ok := err.(interface{ Unwrap() []error }); ok { //nolint:errorlint // one level, as extendAll joins them
+	if joined, ok := err.(interface{ Unwrap() []error }); ok {
 		for _, err := range joined.Unwrap() {
 			if !e.allPass(err) {
 				return false

@@ -112,8 +112,7 @@ func (b *Backend) Acquire(ctx context.Context, l locco.Lease) (locco.Grant, erro
 			return g, errRaced
 		}
 	}
-	switch {
-	case c.answer <= 0:
+	if c.answer <= 0 {
 		if l.WantLeft {
 			g.Left = time.Duration(-c.answer) * time.Millisecond
 		}

@@ -344,7 +344,8 @@ func TestRetryable(t *testing.T) {
 	}
 	for _, err := range []error{
 		io.EOF, io.ErrUnexpectedEOF, net.ErrClosed, syscall.ECONNRESET, syscall.ECONNREFUSED, syscall.EPIPE,
-		timeoutError{errors.New("i/o timeout")}, &net.OpError{Op: "dial", Err: errors.New("no route")},
+		timeoutError{errors.New("i/o timeout")},
+		&net.OpError{Op: "dial", Err: errors.New("no route")},
 	} {
 		if !b.Retryable(fmt.Errorf("wrapped: %w", err)) {
 			t.Errorf("Retryable(%v) = false; want true", err)

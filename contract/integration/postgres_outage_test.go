@@ -419,7 +419,7 @@ func TestPostgresReleasesAmongWatchesConcurrentSafe(t *testing.T) {
 					return
 				}
 				if i%3 == 0 {
-					defer stop()
+					t.Cleanup(stop)
 				} else {
 					stop()
 				}

@@ -20,8 +20,7 @@ import (
 // wantSetUp checks that an error says that the database is set up wrong, and what helps.
 func wantSetUp(t *testing.T, what string, err error, names string) {
 	t.Helper()
-	var invalid *locco.ValidationError
-	if !errors.As(err, &invalid) {
+	if _, ok := errors.AsType[*locco.ValidationError](err); !ok {
 		t.Errorf("spec 1.9: %s = %v; want a ValidationError", what, err)
 		return
 	}

@@ -153,7 +153,6 @@ func TestPostgresRefusalWritesNothing(t *testing.T) {
 // settled is an operation that grants, blocked behind a transaction which holds the row.
 type settled struct {
 	name string
-	from string // the token that has the key before
 	live bool
 	do   func(ctx context.Context, b *postgres.Backend, key string) (int64, error)
 }

@@ -79,8 +79,7 @@ func commit(t testing.TB, tx pgx.Tx) {
 }
 
 func code(err error) string {
-	var e *pgconn.PgError
-	if errors.As(err, &e) {
+	if e, ok := errors.AsType[*pgconn.PgError](err); ok {
 		return e.Code
 	}
 	return ""
