@@ -105,7 +105,7 @@ func (n *server) Unpause(t testing.TB) {
 	})
 }
 
-// Stop kills the server. Its data is lost.
+// Stop kills the server. What it keeps in memory alone is lost.
 func (n *server) Stop(t testing.TB) {
 	t.Helper()
 	n.docker(t, "stop", func(ctx context.Context, c *client.Client) error {
@@ -114,7 +114,7 @@ func (n *server) Stop(t testing.TB) {
 	})
 }
 
-// Start starts a stopped server, empty, at the same address, and waits until it
+// Start starts a stopped server at the same address, and waits until it
 // answers.
 func (n *server) Start(t testing.TB) {
 	t.Helper()
