@@ -14,6 +14,10 @@
 // instead. [StartRedis], [StartReplicated], [StartSentinel] and [StartCluster]
 // start servers that one test has for itself, and may pause, restart or kill.
 //
+// [Postgres] and [Mongo] are other kinds, with functions of their own. Where MongoDB
+// cannot be had, the environment names FerretDB instead (LOCCO_TEST_FERRETDB_IMAGE),
+// which speaks its protocol, but has no replica set ([MongoNode.ReplicaSet]).
+//
 // A server that cannot be had fails the test, which is never skipped.
 //
 // All servers keep their data in memory, and listen on ports of 127.0.0.1 that
