@@ -48,9 +48,9 @@ test-offline: ## the tests that need no server, with the race detector
 backends: ## a Docker daemon and the images of servers for the tests, as far as missing, and the environment that names them
 	@scripts/backends
 
-# The tests on Postgres are run by themselves, and fewer at a time: its servers need more of
-# two cores.
-POSTGRES := ^(Test|Fuzz)(Demo)?Postgres
+# The tests on Postgres and MongoDB are run by themselves, and fewer at a time: these servers
+# need more of two cores.
+HEAVY := ^(Test|Fuzz)(Demo)?(Postgres|Mongo)
 
 .PHONY: test-integration
 test-integration: COUNT ?= 1
@@ -58,7 +58,7 @@ test-integration: PARALLEL ?= 6
 test-integration: ## the tests on real servers, which it brings up (RUN=regexp COUNT=1)
 	@environment=$$(scripts/backends); eval "$$environment"; set -x; \
 	run() { go test -race -shuffle=on -p=1 -timeout=20m -count=$(COUNT) "$$@" $(REAL:%=./%/...); }; \
-	$(if $(RUN),run -parallel=$(PARALLEL) -run='$(RUN)',run -parallel=$(PARALLEL) -skip='$(POSTGRES)' && run -parallel=4 -run='$(POSTGRES)')
+	$(if $(RUN),run -parallel=$(PARALLEL) -run='$(RUN)',run -parallel=$(PARALLEL) -skip='$(HEAVY)' && run -parallel=4 -run='$(HEAVY)')
 
 .PHONY: test-short
 test-short: ## the tests, quick and without the race detector

@@ -115,7 +115,7 @@ func (b *Backend) Acquire(ctx context.Context, l locco.Lease) (locco.Grant, erro
 // take stores l if the expression may holds for what is there, or nothing is.
 //
 // That the token is new makes a grant a change of the document. One that is repeated can
-// compute what is there already, so then whose it is is asked.
+// compute what is there already, so then it asks whose that is.
 func (b *Backend) take(ctx context.Context, l locco.Lease, may bson.D) (bool, error) {
 	for try := 1; ; try++ {
 		r, err := b.locks.UpdateOne(ctx, ofKey(l.Key), stored(may, l.Token, l.TTL), options.UpdateOne().SetUpsert(true))

@@ -64,12 +64,12 @@ type holder struct{ key, token string }
 
 // held answers which of the leases are held by their tokens.
 func (b *Backend) held(ctx context.Context, ls []locco.Lease) (map[holder]bool, error) {
-	any := make(bson.A, len(ls))
+	each := make(bson.A, len(ls))
 	for i := range ls {
-		any[i] = ofHolder(ls[i].Key, ls[i].Token)
+		each[i] = ofHolder(ls[i].Key, ls[i].Token)
 	}
 	cursor, err := b.locks.Aggregate(ctx, mongo.Pipeline{
-		{{Key: "$match", Value: bson.D{{Key: "$or", Value: any}}}},
+		{{Key: "$match", Value: bson.D{{Key: "$or", Value: each}}}},
 		{{Key: "$project", Value: bson.D{
 			{Key: "_id", Value: 0}, {Key: fieldKey, Value: 1}, {Key: fieldToken, Value: 1}, {Key: "live", Value: live},
 		}}},

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
@@ -89,7 +90,7 @@ func withFence(update bson.D, fence int64) (bson.D, error) {
 	mark := bson.E{Key: FieldFence, Value: fence}
 	all, set := bson.D{}, false
 	for _, e := range update {
-		if len(e.Key) == 0 || e.Key[0] != '$' {
+		if !strings.HasPrefix(e.Key, "$") {
 			return nil, &locco.ValidationError{Field: "update", Value: e.Key, Rule: "must consist of update operators, such as $set"}
 		}
 		if e.Key == "$set" {

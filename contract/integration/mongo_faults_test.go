@@ -160,7 +160,6 @@ func mongoLostReply(t *testing.T, n *integration.MongoNode, database string, fen
 	proxy := integration.StartProxy(t, n.Addr)
 	l := newLocker(t, mongoBackend(t, n, database, proxy.Addr), opts...)
 	direct := newLocker(t, mongoBackend(t, n, database, ""), opts...)
-	w := &witness{}
 	lost := func(what, request string, do func()) {
 		t.Helper()
 		dropped := proxy.DropReply(request)
@@ -173,9 +172,11 @@ func mongoLostReply(t *testing.T, n *integration.MongoNode, database string, fen
 	}
 	for i := range 3 {
 		key := "the key " + strconv.Itoa(i)
+		w := &witness{}
 		var lock *locco.Lock
 		lost("Acquire", key, func() { lock = take(t, l, key, time.Minute, locco.RetryDelay(10*time.Millisecond)) })
 		wantHeld(t, lock)
+		w.granted(t, lock)
 		// The driver may repeat an update by itself, so that nobody notices.
 		lost("Extend", key, func() { _ = lock.Extend(t.Context(), time.Minute) })
 		wantHeld(t, lock)

@@ -224,8 +224,7 @@ func TestMongoGuard(t *testing.T) {
 					if err == nil || errors.Is(err, loccomongo.ErrStale) {
 						return
 					}
-					var server mongo.ServerError
-					if !errors.As(err, &server) {
+					if _, ok := errors.AsType[mongo.ServerError](err); !ok {
 						t.Errorf("Guard = %v", err)
 						return
 					}
