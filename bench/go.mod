@@ -85,3 +85,5 @@ replace (
 	github.com/locco-go/locco/redis => ../redis
 	github.com/locco-go/locco/redis/protocol => ../redis/protocol
 )
+
+replace github.com/locco-go/locco/mongo => ../mongo
