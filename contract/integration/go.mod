@@ -8,6 +8,7 @@ replace (
 	github.com/locco-go/locco/contract => ../
 	github.com/locco-go/locco/core => ../../core
 	github.com/locco-go/locco/memory => ../../memory
+	github.com/locco-go/locco/mongo => ../../mongo
 	github.com/locco-go/locco/postgres => ../../postgres
 	github.com/locco-go/locco/redis => ../../redis
 	github.com/locco-go/locco/redis/protocol => ../../redis/protocol
@@ -21,6 +22,7 @@ require (
 	github.com/jackc/pgx/v5 v5.12.0
 	github.com/locco-go/locco/contract v0.1.0
 	github.com/locco-go/locco/core v0.1.0
+	github.com/locco-go/locco/mongo v0.1.0
 	github.com/locco-go/locco/postgres v0.1.0
 	github.com/locco-go/locco/redis v0.1.0
 	github.com/locco-go/locco/redis/protocol v0.1.0
@@ -94,5 +96,3 @@ require (
 	golang.org/x/sys v0.50.0 // indirect
 	golang.org/x/text v0.44.0 // indirect
 )
-
-replace github.com/locco-go/locco/mongo => ../../mongo
