@@ -21,6 +21,13 @@ func TestDemoPostgres(t *testing.T) {
 	demo(t, "postgres", integration.SharedPostgres(t, integration.Postgres17).Database(t))
 }
 
+func TestDemoMongo(t *testing.T) {
+	t.Parallel()
+	eachMongo(t, func(t *testing.T, m integration.Mongo) {
+		demo(t, "mongo", integration.StartMongo(t, m).URL)
+	})
+}
+
 func demo(t *testing.T, backend, url string) {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), "go", "run", "./demo", "-backend="+backend, "-url="+url)

@@ -6,12 +6,16 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/redis/rueidis"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
 	locco "github.com/locco-go/locco/core"
 	"github.com/locco-go/locco/memory"
+	loccomongo "github.com/locco-go/locco/mongo"
 	"github.com/locco-go/locco/postgres"
 	"github.com/locco-go/locco/redis"
 )
@@ -19,10 +23,10 @@ import (
 // opener makes a backend for a store at url, and what closes its client.
 type opener func(ctx context.Context, url string) (backend locco.Backend, closeClient func(), err error)
 
-// backends has a line for each store. Nil: not part of this version yet.
+// backends has a line for each store.
 var backends = map[string]opener{
 	"memory":   openMemory,
-	"mongo":    nil,
+	"mongo":    openMongo,
 	"postgres": openPostgres,
 	"redis":    openRedis,
 }
@@ -38,11 +42,8 @@ func backendNames() []string {
 
 func openBackend(ctx context.Context, name, url string) (locco.Backend, func(), error) {
 	open, known := backends[name]
-	switch {
-	case !known:
+	if !known {
 		return nil, nil, fmt.Errorf("unknown backend %q; there are %s", name, strings.Join(backendNames(), ", "))
-	case open == nil:
-		return nil, nil, fmt.Errorf("the backend %q is not part of this version yet; try -backend=memory", name)
 	}
 	return open(ctx, url)
 }
@@ -87,4 +88,20 @@ func openPostgres(ctx context.Context, url string) (locco.Backend, func(), error
 		return nil, nil, fmt.Errorf("connect to Postgres: %w", err)
 	}
 	return postgres.New(pool), pool.Close, nil
+}
+
+func openMongo(ctx context.Context, url string) (locco.Backend, func(), error) {
+	if url == "" {
+		return nil, nil, errors.New("the backend mongo needs -url, such as mongodb://127.0.0.1:27017")
+	}
+	client, err := mongo.Connect(options.Client().SetServerSelectionTimeout(5 * time.Second).ApplyURI(url))
+	if err != nil {
+		return nil, nil, fmt.Errorf("the -url: %w", err)
+	}
+	disconnect := func() { _ = client.Disconnect(context.WithoutCancel(ctx)) }
+	if err := client.Ping(ctx, nil); err != nil {
+		disconnect()
+		return nil, nil, fmt.Errorf("connect to MongoDB: %w", err)
+	}
+	return loccomongo.New(client.Database("locco_demo").Collection(loccomongo.DefaultCollection)), disconnect, nil
 }
