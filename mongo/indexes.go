@@ -31,6 +31,24 @@ func Indexes() []mongo.IndexModel {
 	}
 }
 
+// CreateIndexes returns the command that creates [Indexes], for a program that runs it as
+// it is: db.RunCommand(ctx, mongo.CreateIndexes("locco-locks")). It can run again on what is
+// there. Loccoddl prints it.
+func CreateIndexes(collection string) bson.D {
+	return bson.D{
+		{Key: "createIndexes", Value: collection},
+		{Key: "indexes", Value: bson.A{
+			bson.D{{Key: "key", Value: bson.D{{Key: fieldKey, Value: 1}}}, {Key: "name", Value: keyIndex}, {Key: "unique", Value: true}},
+			bson.D{{Key: "key", Value: bson.D{{Key: fieldExpiry, Value: 1}}}, {Key: "name", Value: expiryIndex}, {Key: "expireAfterSeconds", Value: 0}},
+		}},
+	}
+}
+
+// DropIndexes returns the command that drops [Indexes].
+func DropIndexes(collection string) bson.D {
+	return bson.D{{Key: "dropIndexes", Value: collection}, {Key: "index", Value: bson.A{keyIndex, expiryIndex}}}
+}
+
 // ready sees to it, at the first use, that the indexes are there, and that fences can be
 // drawn if fenced. A failure is not kept: the next call looks again.
 func (b *Backend) ready(ctx context.Context, fenced bool) error {

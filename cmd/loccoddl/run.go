@@ -23,6 +23,7 @@ const (
 
 type cli struct {
 	Postgres postgresCommand `cmd:"" help:"Print the tables for PostgreSQL, or write them as a migration."`
+	Mongo    mongoCommand    `cmd:"" help:"Print the indexes for MongoDB, or write them as a migration."`
 	Check    checkCommand    `cmd:"" help:"Check a PostgreSQL database that exists. It only reads."`
 }
 

@@ -22,70 +22,75 @@ func command(t *testing.T, args ...string) (code int, stdout, stderr string) {
 func TestGolden(t *testing.T) {
 	t.Parallel()
 	everything := []string{"-schema=my schema", "-role=app-user", "-marks", "-sweep=*/10 * * * *"}
-	for name := range formats {
-		for _, tc := range []struct {
-			name string
-			args []string
-		}{
-			{"default", nil},
-			{"everything", everything},
-			{"down", append([]string{"-down"}, everything...)},
-		} {
-			t.Run(name+"/"+tc.name, func(t *testing.T) {
-				t.Parallel()
-				dir := t.TempDir()
-				args := append([]string{"postgres", "-format=" + name, "-o", dir}, tc.args...)
-				code, out, talk := command(t, args...)
-				if code != exitOK {
-					t.Fatalf("run(%q) = %d, %s", args, code, talk)
-				}
-				golden := filepath.Join("testdata", name, tc.name)
-				if *update {
-					if err := os.RemoveAll(golden); err != nil {
-						t.Fatal(err)
-					}
-					if err := os.MkdirAll(golden, 0o755); err != nil {
-						t.Fatal(err)
-					}
-				}
-				for path := range strings.Lines(out) {
-					path = strings.TrimSpace(path)
-					got, err := os.ReadFile(path)
-					if err != nil {
-						t.Fatal(err)
-					}
-					file := filepath.Join(golden, filepath.Base(path))
-					if *update {
-						if err := os.WriteFile(file, got, 0o644); err != nil {
-							t.Fatal(err)
-						}
-					}
-					want, err := os.ReadFile(file)
-					if err != nil {
-						t.Fatal(err)
-					}
-					if !bytes.Equal(got, want) {
-						t.Errorf("run(%q) wrote %s:\n%s\nwant:\n%s", args, filepath.Base(path), got, want)
-					}
-				}
-				written, _ := os.ReadDir(dir)
-				kept, _ := os.ReadDir(golden)
-				if len(written) != len(kept) || len(kept) == 0 {
-					t.Errorf("run(%q) wrote %d files; want %d", args, len(written), len(kept))
-				}
-				// What goes to stdout without -o is the step itself.
-				_, out, _ = command(t, append([]string{"postgres", "-format=" + name}, tc.args...)...)
-				found := false
-				for _, f := range kept {
-					text, _ := os.ReadFile(filepath.Join(golden, f.Name()))
-					found = found || string(text) == out && !strings.Contains(f.Name(), "down.sql") && !strings.HasPrefix(f.Name(), "U")
-				}
-				if !found {
-					t.Errorf("stdout is none of the files:\n%s", out)
-				}
-			})
-		}
+	odd := []string{"-collection=my \"locks\"", "-version=20260102150405", "-name=odd"}
+	for _, name := range []string{"mongosh", "json", "migrate-mongo"} {
+		golden(t, "mongo", name, "default")
+		golden(t, "mongo", name, "odd", odd...)
+		golden(t, "mongo", name, "down", "-down")
 	}
+	for name := range formats {
+		golden(t, "postgres", name, "default")
+		golden(t, "postgres", name, "everything", everything...)
+		golden(t, "postgres", name, "down", append([]string{"-down"}, everything...)...)
+	}
+}
+
+// golden compares what is written in a format with what is kept.
+func golden(t *testing.T, kind, format, name string, flags ...string) {
+	t.Helper()
+	t.Run(format+"/"+name, func(t *testing.T) {
+		t.Parallel()
+		dir := t.TempDir()
+		args := append([]string{kind, "-format=" + format, "-o", dir}, flags...)
+		code, out, talk := command(t, args...)
+		if code != exitOK {
+			t.Fatalf("run(%q) = %d, %s", args, code, talk)
+		}
+		folder := filepath.Join("testdata", format, name)
+		if *update {
+			if err := os.RemoveAll(folder); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.MkdirAll(folder, 0o755); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for path := range strings.Lines(out) {
+			path = strings.TrimSpace(path)
+			got, err := os.ReadFile(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			file := filepath.Join(folder, filepath.Base(path))
+			if *update {
+				if err := os.WriteFile(file, got, 0o644); err != nil {
+					t.Fatal(err)
+				}
+			}
+			want, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !bytes.Equal(got, want) {
+				t.Errorf("run(%q) wrote %s:\n%s\nwant:\n%s", args, filepath.Base(path), got, want)
+			}
+		}
+		written, _ := os.ReadDir(dir)
+		kept, _ := os.ReadDir(folder)
+		if len(written) != len(kept) || len(kept) == 0 {
+			t.Errorf("run(%q) wrote %d files; want %d", args, len(written), len(kept))
+		}
+		// What goes to stdout without -o is the step itself.
+		_, out, _ = command(t, append([]string{kind, "-format=" + format}, flags...)...)
+		found := false
+		for _, f := range kept {
+			text, _ := os.ReadFile(filepath.Join(folder, f.Name()))
+			found = found || string(text) == out && !strings.Contains(f.Name(), ".down.") && !strings.HasPrefix(f.Name(), "U")
+		}
+		if !found {
+			t.Errorf("stdout is none of the files:\n%s", out)
+		}
+	})
 }
 
 // A file that differs is never overwritten, and then the others are not written either.
@@ -143,6 +148,13 @@ func TestUsage(t *testing.T) {
 		{"Placeholder", []string{"postgres", "-format=flyway", "-table=${x}"}, "${"},
 		{"Semicolon", []string{"postgres", "-format=golang-migrate", "-table=a;b"}, ";"},
 		{"Annotation", []string{"postgres", "-format=goose", "-table=+goose"}, "+goose"},
+		{"MongoNoCollection", []string{"mongo", "-collection="}, "-collection"},
+		{"MongoDollar", []string{"mongo", "-collection=a$b"}, "-collection"},
+		{"MongoSystem", []string{"mongo", "-collection=system.users"}, "-collection"},
+		{"MongoLineBreak", []string{"mongo", "-collection=a\nb"}, "-collection"},
+		{"MongoBadVersion", []string{"mongo", "-version=../7"}, "number"},
+		{"MongoBadName", []string{"mongo", "-name=../x"}, "letters"},
+		{"MongoUnknownFormat", []string{"mongo", "-format=sql"}, "sql"},
 		{"CheckWithoutURL", []string{"check"}, "url"},
 		{"CheckBadURL", []string{"check", "-url=postgres://u:secret@h:port/x"}, "-url"},
 		{"CheckBadRole", []string{"check", "-url=postgres://127.0.0.1:1/x", "-role=none"}, "-role"},

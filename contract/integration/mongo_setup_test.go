@@ -134,6 +134,47 @@ func TestMongoIndexes(t *testing.T) {
 	}
 }
 
+// spec 9.3: the commands that loccoddl prints make what the backend needs, again too, and
+// drop it.
+func TestMongoIndexCommands(t *testing.T) {
+	t.Parallel()
+	eachMongoDatabase(t, func(t *testing.T, n *integration.MongoNode, database string) {
+		db := n.Client(t).Database(database)
+		c := db.Collection("locks")
+		for range 2 {
+			if err := db.RunCommand(t.Context(), printed(t, "-collection=locks")).Err(); err != nil {
+				t.Fatalf("createIndexes: %v", err)
+			}
+		}
+		b := loccomongo.New(c, loccomongo.WithoutSetUp())
+		if g, err := b.Acquire(call(t), locco.Lease{Key: "k", Token: "t", TTL: time.Minute}); !g.OK || err != nil {
+			t.Errorf("Acquire = %+v, %v; want a grant", g, err)
+		}
+		if _, err := c.Indexes().CreateMany(t.Context(), loccomongo.Indexes()); err != nil {
+			t.Errorf("createIndexes of what is there = %v; want the same indexes", err)
+		}
+		if err := db.RunCommand(t.Context(), printed(t, "-collection=locks", "-down")).Err(); err != nil {
+			t.Fatalf("dropIndexes: %v", err)
+		}
+		if names := indexNames(t, c); names["key_1"] || names["expireAt_1"] {
+			t.Errorf("indexes %v are left; want none but that of _id", names)
+		}
+	})
+}
+
+// printed is a command as loccoddl prints it.
+func printed(t *testing.T, flags ...string) (command bson.D) {
+	t.Helper()
+	code, out := runLoccoddl(t, append([]string{"mongo", "-format=json"}, flags...)...)
+	if code != 0 {
+		t.Fatalf("loccoddl exits with %d", code)
+	}
+	if err := bson.UnmarshalExtJSON([]byte(out), false, &command); err != nil {
+		t.Fatalf("loccoddl printed %q: %v", out, err)
+	}
+	return command
+}
+
 // spec 6.1, 6.4, 8.4: fences grow over releases and when the documents of the locks are
 // deleted, as the server does it when they have ended; and what is stored is what the Node
 // library stores.

@@ -1,0 +1,21 @@
+// locco indexes for MongoDB
+// loccoddl mongo -collection=my "locks"
+db.runCommand({
+  "createIndexes": "my \"locks\"",
+  "indexes": [
+    {
+      "key": {
+        "key": 1
+      },
+      "name": "key_1",
+      "unique": true
+    },
+    {
+      "key": {
+        "expireAt": 1
+      },
+      "name": "expireAt_1",
+      "expireAfterSeconds": 0
+    }
+  ]
+});
