@@ -78,8 +78,9 @@ func (b *Backend) Validate() error {
 // Fences implements [locco.Fencer]: always true.
 func (*Backend) Fences() bool { return true }
 
-// upsertTries is how often a key is tried that somebody else inserts at the same moment.
-const upsertTries = 3
+// tries is how often an update is sent that another one was in the way of: each time the
+// server has undone it.
+const tries = 5
 
 // Acquire implements [locco.Backend]. It is one upsert, and if l.Fenced a second command
 // that draws the fence; what is left of the lease that refuses it costs one more, sent
@@ -120,7 +121,7 @@ func (b *Backend) take(ctx context.Context, l locco.Lease, may bson.D) (bool, er
 	for try := 1; ; try++ {
 		r, err := b.locks.UpdateOne(ctx, ofKey(l.Key), stored(may, l.Token, l.TTL), options.UpdateOne().SetUpsert(true))
 		switch {
-		case mongo.IsDuplicateKeyError(err) && try < upsertTries:
+		case mongo.IsDuplicateKeyError(err) && try < tries:
 			continue
 		case err != nil:
 			return false, err
@@ -131,6 +132,19 @@ func (b *Backend) take(ctx context.Context, l locco.Lease, may bson.D) (bool, er
 		}
 		return b.holds(ctx, l.Key, l.Token)
 	}
+}
+
+// update changes a document that is there. Servers that are built on Postgres may find a
+// deadlock where many want one. (Those who insert one would meet again at once: they try
+// again after the delay of their retry.)
+func (b *Backend) update(ctx context.Context, filter bson.D, change mongo.Pipeline) (r *mongo.UpdateResult, err error) {
+	for range tries {
+		r, err = b.locks.UpdateOne(ctx, filter, change)
+		if !inTheWay(err) || ctx.Err() != nil {
+			break
+		}
+	}
+	return r, err
 }
 
 // granted is the grant of a lease that has just been stored, with its fence.
@@ -149,7 +163,7 @@ func (b *Backend) Extend(ctx context.Context, l locco.Lease) (bool, error) {
 	if err := b.ready(ctx, false); err != nil {
 		return false, err
 	}
-	r, err := b.locks.UpdateOne(ctx, ofHolder(l.Key, l.Token), stored(live, l.Token, l.TTL))
+	r, err := b.update(ctx, ofHolder(l.Key, l.Token), stored(live, l.Token, l.TTL))
 	switch {
 	case err != nil:
 		return false, b.explain(err)
@@ -169,7 +183,7 @@ func (b *Backend) Release(ctx context.Context, key, token string) (bool, error) 
 	if err := b.ready(ctx, false); err != nil {
 		return false, err
 	}
-	r, err := b.locks.UpdateOne(ctx, ofHolder(key, token), ended)
+	r, err := b.update(ctx, ofHolder(key, token), ended)
 	if err != nil {
 		return false, b.explain(err)
 	}
@@ -223,7 +237,7 @@ func (b *Backend) Transfer(ctx context.Context, from string, to locco.Lease) (lo
 	if to.Again {
 		filter = bson.D{{Key: fieldKey, Value: to.Key}, {Key: fieldToken, Value: bson.D{{Key: "$in", Value: bson.A{from, to.Token}}}}}
 	}
-	r, err := b.locks.UpdateOne(ctx, filter, stored(live, to.Token, to.TTL))
+	r, err := b.update(ctx, filter, stored(live, to.Token, to.TTL))
 	ok := err == nil && r.ModifiedCount > 0
 	if err == nil && !ok && to.Again && r.MatchedCount > 0 {
 		ok, err = b.holds(ctx, to.Key, to.Token)

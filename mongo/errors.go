@@ -20,6 +20,7 @@ const (
 	codeNamespaceNotFound     = 26
 	codeIndexOptionsConflict  = 85
 	codeIndexKeySpecsConflict = 86
+	codeDeadlock              = 16908292 // DocumentDB's for the SQLSTATE 40P01
 )
 
 // passing are those that pass by themselves: what the driver specifications call
@@ -42,7 +43,7 @@ var passing = []int{
 	13435, // NotPrimaryNoSecondaryOk
 	13436, // NotPrimaryOrSecondary
 
-	16908292, // deadlock detected, of DocumentDB: the SQLSTATE 40P01
+	codeDeadlock,
 }
 
 // needs says what the user of the client must be allowed to do.
@@ -62,6 +63,13 @@ func (b *Backend) explain(err error) error {
 	return err
 }
 
+// inTheWay tells whether the server has undone a command because of another one.
+func inTheWay(err error) bool {
+	var server mongo.ServerError
+	return mongo.IsDuplicateKeyError(err) || hasCode(err, codeDeadlock) ||
+		errors.As(err, &server) && server.HasErrorCodeWithMessage(1, "deadlock detected")
+}
+
 func hasCode(err error, codes ...int) bool {
 	var server mongo.ServerError
 	if !errors.As(err, &server) {
@@ -76,7 +84,7 @@ func (*Backend) Retryable(err error) bool {
 	if err == nil || errors.Is(err, locco.ErrInvalid) || errors.Is(err, errors.ErrUnsupported) {
 		return false
 	}
-	if hasCode(err, passing...) || mongo.IsNetworkError(err) {
+	if hasCode(err, passing...) || inTheWay(err) || mongo.IsNetworkError(err) {
 		return true
 	}
 	var labeled mongo.LabeledError

@@ -6,7 +6,6 @@ import (
 	"fmt"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
-	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
 	locco "github.com/locco-go/locco/core"
@@ -20,21 +19,21 @@ const fencesSuffix = "-fences"
 // draw answers the next fence of a key. It is drawn when the lease is stored, so what is
 // granted later has a larger one; one that comes too late for its lease counts for
 // nothing (spec 1.6), and so does no harm.
-func (b *Backend) draw(ctx context.Context, key string) (int64, error) {
-	for try := 1; ; try++ {
+func (b *Backend) draw(ctx context.Context, key string) (fence int64, err error) {
+	for range tries {
 		var counter struct{ Fence int64 }
-		err := b.fences.FindOneAndUpdate(ctx, bson.D{{Key: "_id", Value: key}},
+		err = b.fences.FindOneAndUpdate(ctx, bson.D{{Key: "_id", Value: key}},
 			bson.D{{Key: "$inc", Value: bson.D{{Key: "fence", Value: int64(1)}}}},
 			options.FindOneAndUpdate().SetUpsert(true).SetReturnDocument(options.After),
 		).Decode(&counter)
-		switch {
-		case mongo.IsDuplicateKeyError(err) && try < upsertTries:
-		case err != nil:
-			return 0, err
-		default:
+		if err == nil {
 			return counter.Fence, nil
 		}
+		if !inTheWay(err) || ctx.Err() != nil {
+			break
+		}
 	}
+	return 0, err
 }
 
 // afterwards is explain for an error that came when the lease was stored: it does not say

@@ -78,7 +78,7 @@ func Guard(ctx context.Context, collection *mongo.Collection, id any, fence int6
 			return err
 		}
 		seen, found := seenFence(ctx, c, id)
-		if found && seen > fence || try == upsertTries {
+		if found && seen > fence || try == tries {
 			return &StaleError{ID: id, Fence: fence, Seen: seen}
 		}
 		// Somebody has just made it.
